@@ -2,7 +2,8 @@
 
 export type Place =
   | { view: 'fleet' }
-  | { view: 'rollout' | 'gate'; namespace: string; name: string }
+  | { view: 'rollouts' }
+  | { view: 'package' | 'rollout' | 'gate'; namespace: string; name: string }
   | { view: 'cluster'; name: string }
   | { view: 'nowhere' };
 
@@ -26,7 +27,8 @@ export function parse(hash: string): Route {
   const [view, first = '', second = ''] = parts;
   const place = (): Place => {
     if (!view) return { view: 'fleet' };
-    if ((view === 'rollout' || view === 'gate') && first && second) return { view, namespace: first, name: second };
+    if (view === 'rollouts' && !first) return { view };
+    if ((view === 'package' || view === 'rollout' || view === 'gate') && first && second) return { view, namespace: first, name: second };
     if (view === 'cluster' && first) return { view, name: first };
     return { view: 'nowhere' };
   };
@@ -40,6 +42,13 @@ function address(path: string[], query?: Record<string, string>): string {
 }
 
 export const fleetAddress = (query?: Record<string, string>) => address([], query);
+
+/** `key` is NAMESPACE/NAME. */
+export function packageAddress(key: string, query?: Record<string, string>): string {
+  return address(['package', ...key.split('/')], query);
+}
+
+export const rolloutsAddress = (query?: Record<string, string>) => address(['rollouts'], query);
 
 /** `key` is NAMESPACE/NAME. */
 export function rolloutAddress(key: string, query?: Record<string, string>): string {

@@ -38,7 +38,7 @@ export function judge(server, name) {
   const old = server.gates.get(key);
   const { spec } = old;
   const cells = /** @type {import('./server.mjs').Cells} */ (server.cells.get('team-a/payments'));
-  const own = server.clusters.map((_, at) => at).filter((at) => server.clusters[at]?.labels?.wave === spec.clusters.selector.matchLabels.wave);
+  const own = server.clusters.map((_, at) => at).filter((at) => spec.clusters.names.includes(server.clusters[at]?.name));
   /** What a cluster counts as for the gate: a FleetPackage knows no soak. */
   const countsAs = (/** @type {number} */ at) => {
     const word = STATES[cells.state[at] ?? -1];
@@ -77,6 +77,38 @@ export function judge(server, name) {
   };
   const verdict = { open, state, reason, message, namespace: 'team-a', name, revision: R2, fingerprint: '60303ae22b99', generation: 3, observedGeneration: 3, succeeded: open, asOf: server.asOf, ageSeconds: 2, staleAfterSeconds: 180, since, healthy: status.healthy, clusters: counts, waitingFor };
   server.setGate({ metadata: old.metadata, spec, status, verdict });
+}
+
+/** How far the FleetRollout of payments is, by its gates. @param {FleetServer} server @param {Partial<import('../app/model/api').Rollout>} [more] */
+export function rollOut(server, more = {}) {
+  let goesOn = true;
+  const waves = WAVES.map((name) => {
+    const { spec, status, verdict } = server.gates.get(`team-a/payments-${name}`);
+    const clusters = spec.clusters.names.length;
+    if (!goesOn) return { name, state: 'Pending', clusters, admitted: 0, message: undefined };
+    const state = verdict.open ? 'Open' : verdict.state === 'Stalled' ? 'Failed' : 'Progressing';
+    goesOn = verdict.open;
+    /** @type {string | undefined} */
+    const message = verdict.open ? undefined : status.waitingFor[0].message;
+    return { name, state, gate: `payments-${name}`, clusters, admitted: clusters, startedAt: ago(1500), ...(verdict.open ? { openedAt: ago(900) } : {}), message };
+  });
+  const started = waves.findLastIndex((wave) => wave.state !== 'Pending');
+  const [wave, last] = [waves.find((it) => it.state !== 'Open'), waves[started]];
+  const stalled = wave?.state === 'Failed';
+  const [total, admitted] = [waves, waves.filter((it) => it.state !== 'Pending')].map((all) => all.reduce((sum, it) => sum + it.clusters, 0));
+  const message = wave ? `wave ${wave.name} (${waves.indexOf(wave) + 1} of ${waves.length}), ${wave.admitted} of ${wave.clusters} admitted: ${wave.message}` : `all ${total} clusters admitted`;
+  server.setRollout({
+    metadata: { namespace: 'team-a', name: 'payments', generation: 2, labels: {} },
+    package: 'payments',
+    paused: false, ready: !wave, stalled, reason: !wave ? 'RolledOut' : stalled ? 'WaveFailed' : 'RollingOut', message,
+    status: {
+      observedGeneration: 2, asOf: server.asOf, verdictSince: ago(60), revision: R2, fingerprint: '60303ae22b99', startedAt: ago(1500),
+      wave: `${last?.name} (${started + 1}/${waves.length})`, admitted: `${admitted}/${total}`, clusters: { total: total ?? 0, admitted: admitted ?? 0, leftOut: 0 }, waves,
+      previous: { revision: R1, startedAt: ago(180_000), completedAt: ago(175_000), replacedAt: ago(1500), admitted: '52/52', wave: 'ap (4/4)' },
+      lastCompletedRevision: R1, ...(stalled ? { recommendedRevision: R1 } : {}),
+    },
+    ...more,
+  });
 }
 
 /** A fleet of 52 clusters: payments is on its way through its waves, a few others are in trouble. */
@@ -138,7 +170,7 @@ export function story() {
     const dependsOn = at === 0 ? [] : [{ name: `payments-${WAVES[at - 1]}` }];
     server.setGate({
       metadata: { namespace: 'team-a', name: `payments-${wave}`, generation: 3, labels: {} },
-      spec: { fleetPackageRef: { name: 'payments' }, revision: R2, clusters: { selector: { matchLabels: { wave } } }, minSuccessTime: '10m', progressDeadline: '1h', dependsOn, ...(wave === 'canary' ? { checks: [{ name: 'error-rate', query: 'sum(rate(errors[5m]))', max: 0.01, window: '5m' }] } : {}) },
+      spec: { fleetPackageRef: { name: 'payments' }, revision: R2, clusters: { names: clusters.filter((it) => it.labels.wave === wave).map((it) => it.name) }, minSuccessTime: '10m', progressDeadline: '1h', dependsOn, ...(wave === 'canary' ? { checks: [{ name: 'error-rate', query: 'sum(rate(errors[5m]))', max: 0.01, window: '5m' }] } : {}) },
       status: null,
       verdict: { open: false, state: 'NotJudged', reason: 'Pending', message: '', since: ago(900 - at * 100) },
     });
@@ -154,7 +186,10 @@ export function story() {
       verdict: { open: isOpen, state, reason: state, message: isOpen ? '30 of 30 clusters healthy at the revision' : '8 clusters in progress', since: ago(5000), staleAfterSeconds: 180, asOf: ago(4) },
     });
   }
+  rollOut(server);
+  server.setRollout({ metadata: { namespace: 'team-b', name: 'search', generation: 1 }, package: 'search', paused: false, ready: true, stalled: false, reason: 'RolledOut', message: 'all 43 clusters admitted, the gates of all 2 waves were open' });
   server.pendingGates.clear();
+  server.pendingRollouts.clear();
   return server;
 }
 
@@ -167,6 +202,32 @@ export function everyState() {
     { state: STATES.map((_, at) => at), revision: STATES.map(() => 0) },
   );
   return server;
+}
+
+/** A rollout of the first package in so many waves, of which the first half is done. @param {FleetServer} server @param {number} waveCount */
+export function inWaves(server, waveCount) {
+  const [key, item] = /** @type {[string, any]} */ ([...server.packages][0]);
+  const { namespace, name } = item.metadata;
+  const size = server.clusters.length / waveCount;
+  const waves = Array.from({ length: waveCount }, (_, at) => {
+    const wave = `wave-${at + 1}`;
+    const state = at * 2 < waveCount ? 'Open' : at * 2 === waveCount ? 'Progressing' : 'Pending';
+    if (state === 'Pending') return { name: wave, state, clusters: size, admitted: 0 };
+    const names = server.clusters.slice(at * size, (at + 1) * size).map((it) => it.name);
+    const open = state === 'Open';
+    server.setGate({
+      metadata: { namespace, name: `${name}-${wave}`, generation: 1 },
+      spec: { fleetPackageRef: { name }, revision: item.wanted, clusters: { names } },
+      status: { observedGeneration: 1, clusters: { total: size, healthy: open ? size : size / 2, progressing: open ? 0 : size / 2 }, waitingFor: [] },
+      verdict: { open, state: open ? 'Open' : 'Waiting', reason: 'Progressing', message: 'clusters in progress' },
+    });
+    return { name: wave, state, gate: `${name}-${wave}`, clusters: size, admitted: open ? size : size / 2, startedAt: ago(900) };
+  });
+  server.setRollout({
+    metadata: { namespace, name, generation: 1 }, package: name, paused: false, ready: false, stalled: false, reason: 'RollingOut', message: 'on its way',
+    status: { revision: item.wanted, wave: `wave-${waveCount / 2} (${waveCount / 2}/${waveCount})`, admitted: '0/0', clusters: { total: server.clusters.length, admitted: 0, leftOut: 0 }, waves },
+  });
+  return key;
 }
 
 /** A fleet of any size, mostly healthy. @param {number} clusterCount @param {number} packageCount */

@@ -47,6 +47,8 @@ export class FleetServer {
     this.cells = new Map();
     /** @type {Map<string, any>} */
     this.gates = new Map();
+    /** @type {Map<string, any>} */
+    this.rollouts = new Map();
     /** @type {string | null} */
     this.silent = null;
     /** @type {number | null} The time that every picture is from, once the server makes no new ones. */
@@ -72,6 +74,8 @@ export class FleetServer {
     this.pending = new Map();
     /** @type {Set<string>} */
     this.pendingGates = new Set();
+    /** @type {Set<string>} */
+    this.pendingRollouts = new Set();
     this.server = createServer((request, response) => this.answer(request, response));
     /** @type {ReturnType<typeof setInterval> | undefined} */
     this.timer = undefined;
@@ -110,6 +114,22 @@ export class FleetServer {
     this.pendingGates.add(key);
   }
 
+  /** @param {import('../app/model/api').Rollout} rollout */
+  setRollout(rollout) {
+    const key = `${rollout.metadata.namespace}/${rollout.metadata.name}`;
+    this.rollouts.set(key, rollout);
+    this.pendingRollouts.add(key);
+  }
+
+  /** @param {string} key @param {string} cluster @param {string} reason */
+  excuse(key, cluster, reason) {
+    const at = this.clusters.findIndex((it) => it.name === cluster);
+    const item = this.packages.get(key);
+    item.excused = [...(item.excused ?? []), { reason, clusters: [at] }];
+    item.status = { ...item.status, clusters: { excused: 1 }, excused: [{ clusterName: cluster, reason }] };
+    if (!this.pending.has(key)) this.pending.set(key, new Map());
+  }
+
   /** @param {string} key @param {string} cluster @param {string} state @param {string} revision @param {{ reason?: string, since?: string }} [more] */
   setCell(key, cluster, state, revision, { reason, since = new Date().toISOString() } = {}) {
     const at = this.clusters.findIndex((it) => it.name === cluster);
@@ -135,10 +155,12 @@ export class FleetServer {
     this.count += 1;
     const packages = [...this.pending].map(([key, changes]) => ({ ...this.packages.get(key), changes: [...changes.values()] }));
     const gates = [...this.pendingGates].map((key) => this.gates.get(key));
-    const event = { ...this.event(), packages, gates };
+    const rollouts = [...this.pendingRollouts].map((key) => this.rollouts.get(key));
+    const event = { ...this.event(), packages, gates, rollouts };
     this.log.push({ at: this.count, event });
     this.pending.clear();
     this.pendingGates.clear();
+    this.pendingRollouts.clear();
     this.send(event);
   }
 
@@ -183,7 +205,7 @@ export class FleetServer {
       this.encoded.set(key, encoded);
       return { ...it, cells: encoded };
     });
-    const all = { states: this.states, clusters: this.clusters, packages, gates: [...this.gates.values()].filter(inside) };
+    const all = { states: this.states, clusters: this.clusters, packages, gates: [...this.gates.values()].filter(inside), rollouts: [...this.rollouts.values()].filter(inside) };
     // As the aggregator does it: what is empty is left out.
     return { ...this.event(), ...Object.fromEntries(Object.entries(all).filter(([, list]) => list.length > 0)) };
   }
@@ -192,6 +214,7 @@ export class FleetServer {
   row(key, at) {
     const cells = /** @type {Cells} */ (this.cells.get(key));
     const item = this.packages.get(key);
+    const excused = item.excused?.find((/** @type {any} */ it) => it.clusters.includes(at))?.reason;
     const word = this.states[cells.state[at] ?? -1] ?? '';
     const known = !['Stale', 'Missing', 'Unverified', 'Conflict', 'ClockSkew', 'BackendUnavailable'].includes(word);
     const applied = item.revisions[cells.revision[at] ?? -1];
@@ -206,6 +229,7 @@ export class FleetServer {
         ...(word === 'Healthy' ? { healthyRevision: applied } : {}),
         lastTransitionTime: cells.since[at] ?? new Date(Date.now() - 86_400_000).toISOString(),
         ...(word === 'Failed' ? { reportedBy: 'management-1' } : {}),
+        ...(excused ? { excused } : {}),
       },
       asOf: known ? this.asOf : null,
       message: known ? '' : 'the last verified word is too old',
@@ -258,6 +282,22 @@ export class FleetServer {
       rows.sort((a, b) => this.states.indexOf('Healthy') === cells.state[a] ? 1 : this.states.indexOf('Healthy') === cells.state[b] ? -1 : a - b);
       const { metadata, spec, status, wanted, adoption } = item;
       return json(200, { metadata, spec, status, wanted, adoption, clusters: rows.slice(0, limit).map((at) => this.row(key, at)), more: rows.length > limit });
+    }
+    if (kind === 'rollouts') {
+      const rollout = this.rollouts.get(`${first}/${second}`);
+      const wave = rollout?.status?.waves?.find((/** @type {any} */ it) => it.name === url.searchParams.get('wave'));
+      if (!wave) return json(404, { reason: 'NotFound', message: `there is no such FleetRollout or wave` });
+      const names = wave.gate ? (this.gates.get(`${first}/${wave.gate}`)?.spec.clusters.names ?? []) : [];
+      const places = this.clusters.map((_, at) => at).filter((at) => names.includes(this.clusters[at]?.name));
+      const cells = /** @type {Cells} */ (this.cells.get(`${first}/${rollout.package}`));
+      places.sort((a, b) => (cells.state[a] ?? 0) - (cells.state[b] ?? 0));
+      const limit = Number(url.searchParams.get('limit') ?? 100);
+      const waits = new Set(names.slice(wave.admitted));
+      const member = (/** @type {number} */ at) => {
+        const clusterName = this.clusters[at]?.name;
+        return { clusterName, ...(waits.has(clusterName) ? {} : { admitted: wave.startedAt }), ...this.row(`${first}/${rollout.package}`, at) };
+      };
+      return json(200, { ...rollout, clusters: places.slice(0, limit).map(member), more: places.length > limit });
     }
     if (kind === 'clusters') {
       const at = this.clusters.findIndex((it) => it.name === first);

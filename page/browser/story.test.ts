@@ -29,7 +29,7 @@ const counted = async (page: Page, word: string) =>
 
 describe('a rollout', () => {
   test('a wave goes on within a second', async () => {
-    const { page, close } = await shows('#/rollout/team-a/payments');
+    const { page, close } = await shows('#/package/team-a/payments');
     await isCurrent(page);
     const card = page.locator('.gate', { has: page.getByRole('link', { name: 'payments-eu', exact: true }) });
     await card.locator('.state', { hasText: 'Waiting' }).waitFor();
@@ -62,7 +62,7 @@ describe('a rollout', () => {
     await page.locator('.inspector', { hasText: 'HealthCheckFailed' }).waitFor();
     await cell.focus();
     await page.keyboard.press('Enter');
-    await page.waitForURL(/#\/rollout\/team-a\/payments\?cluster=euw-4/);
+    await page.waitForURL(/#\/package\/team-a\/payments\?cluster=euw-4/);
     const rows = page.locator('table.rows tbody tr');
     await rows.getByText('HealthCheckFailed').waitFor();
     await rows.getByText('reported by management-1').waitFor();
@@ -72,6 +72,26 @@ describe('a rollout', () => {
     await page.locator('.verdict', { hasText: 'Stalled' }).waitFor();
     await close();
   });
+});
+
+test('a cluster that is excused is struck in the matrix, counts nowhere, and is named with its reason', async () => {
+  const { page, close } = await shows('#/?cell=team-a/payments@euw-4&size=24');
+  await isCurrent(page);
+  const cell = page.getByRole('gridcell');
+  expect(await cell.getAttribute('aria-label')).not.toContain('excused');
+  const ratio = page.locator('.side', { hasText: 'payments' }).locator('.ratio');
+  const before = await ratio.innerText();
+  server.excuse('team-a/payments', 'euw-4', 'the site is being moved');
+  server.commit();
+  await expect.poll(() => cell.getAttribute('aria-label')).toContain('; excused: the site is being moved');
+  await page.locator('.inspector .override', { hasText: 'excused: the site is being moved' }).waitFor();
+  expect(await ratio.innerText()).not.toBe(before);
+  expect(await violations(page)).toEqual([]);
+  await cell.focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('list', { name: 'Excused clusters' }).getByText('euw-4').waitFor();
+  await page.locator('table.rows').getByText('excused: the site is being moved').waitFor();
+  await close();
 });
 
 describe('old states', () => {
@@ -191,7 +211,7 @@ describe('old states', () => {
 describe('rights', () => {
   test('a token is asked for, stays in the tab, and is in no address', async () => {
     server.token = 'secret-token';
-    const { page, close } = await shows('#/rollout/team-a/payments');
+    const { page, close } = await shows('#/package/team-a/payments');
     const field = page.getByLabel('Bearer token of the hub');
     await field.fill('wrong');
     expect(await violations(page)).toEqual([]);
@@ -210,7 +230,7 @@ describe('rights', () => {
 
   test('who may see one namespace only can choose it', async () => {
     server.onlyNamespace = 'team-a';
-    const { page, close } = await shows('#/rollout/team-a/payments');
+    const { page, close } = await shows('#/package/team-a/payments');
     await has(page, 'you may not list fleetpackages.statusbridge.dev in all namespaces');
     expect(await violations(page)).toEqual([]);
     await page.getByRole('button', { name: 'Show it' }).click();
@@ -219,7 +239,7 @@ describe('rights', () => {
     await page.locator('.side').first().waitFor();
     expect(await page.locator('.side').count()).toBe(3);
     server.onlyNamespace = 'team-b';
-    await page.evaluate(() => (location.hash = '#/rollout/team-b/search'));
+    await page.evaluate(() => (location.hash = '#/package/team-b/search'));
     await page.getByRole('button', { name: 'Show team-b' }).click();
     await page.getByRole('heading', { name: 'search team-b' }).waitFor();
     await close(OFFLINE);
@@ -228,9 +248,9 @@ describe('rights', () => {
 
 describe('addresses', () => {
   test.each([
-    ['#/rollout/team-a/payments?state=Progressing', 'table.rows tbody tr', 3],
-    ['#/rollout/team-a/payments?wave=payments-canary', 'table.rows tbody tr', 2],
-    ['#/rollout/team-a/payments?cluster=euc-5', 'table.rows tbody tr', 1],
+    ['#/package/team-a/payments?state=Progressing', 'table.rows tbody tr', 3],
+    ['#/package/team-a/payments?wave=payments-canary', 'table.rows tbody tr', 2],
+    ['#/package/team-a/payments?cluster=euc-5', 'table.rows tbody tr', 1],
     ['#/cluster/euc-5', 'table.rows tbody tr', 13],
     ['#/gate/team-a/payments-eu', '.waits li', 2],
     ['#/?namespace=team-b', '.side', 3],
@@ -242,7 +262,7 @@ describe('addresses', () => {
     await close();
   });
 
-  test.each(['#/rollout/team-a/nothing', '#/gate/x/y', '#/nowhere/at/all'])('%s leads back', async (address) => {
+  test.each(['#/package/team-a/nothing', '#/gate/x/y', '#/nowhere/at/all'])('%s leads back', async (address) => {
     const { page, close } = await shows(address);
     await page.getByRole('heading', { name: 'There is no' }).waitFor();
     await page.getByRole('link', { name: 'Show the fleet' }).click();
@@ -289,7 +309,7 @@ describe.each([
   ['dark', { colorScheme: 'dark' }],
   ['phone', { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
 ] as [string, BrowserContextOptions][])('%s', (_, options) => {
-  test.each(['#/?group=region&cell=team-a/payments@euc-5', '#/rollout/team-a/payments', '#/gate/team-a/payments-eu', '#/cluster/euc-5'])(
+  test.each(['#/?group=region&cell=team-a/payments@euc-5', '#/package/team-a/payments', '#/gate/team-a/payments-eu', '#/cluster/euc-5'])(
     '%s keeps WCAG AA and the width',
     async (address) => {
       const { page, close } = await shows(address, options);
@@ -307,7 +327,7 @@ describe.each([
 });
 
 test('nothing moves for those who do not want it', async () => {
-  const { page, close } = await shows('#/rollout/team-a/payments', { reducedMotion: 'reduce' });
+  const { page, close } = await shows('#/package/team-a/payments', { reducedMotion: 'reduce' });
   await isCurrent(page);
   const bar = page.getByRole('progressbar').first().locator('.done');
   expect(await bar.evaluate((element) => getComputedStyle(element).transitionDuration)).toBe('0s');
@@ -328,7 +348,7 @@ test('a fleet without anything, and objects that cannot be read, are shown as th
   await has(page, '1 stalled');
   await page.evaluate(() => (location.hash = '#/gate/a/broken'));
   await has(page, 'the spec cannot be read');
-  await page.evaluate(() => (location.hash = '#/rollout/a/odd'));
+  await page.evaluate(() => (location.hash = '#/package/a/odd'));
   await has(page, 'the spec cannot be read');
   await close();
 });
@@ -349,8 +369,9 @@ test('names are text, whatever stands in them', async () => {
 
 describe.each(['light', 'dark'] as const)('states are told without colour in the %s', (colorScheme) => {
   /** For each state which pixels of its cell are not ground, as text. */
-  async function shapes(size: number): Promise<string[]> {
+  async function shapes(size: number, excused: string[] = []): Promise<string[]> {
     const fleet = everyState();
+    for (const { name } of fleet.clusters) if (excused.some((word) => name.endsWith(word))) fleet.excuse('a/p', name, 'moved');
     const { page, close } = await open(browser, `${await fleet.listen()}#/?size=${size}`, { colorScheme });
     await isCurrent(page);
     await page.locator('.side').waitFor();
@@ -379,6 +400,20 @@ describe.each(['light', 'dark'] as const)('states are told without colour in the
     expect(found).toEqual(STATES.map((word) => byKind.get(look(word).kind)));
     expect(new Set(byKind.values()).size).toBe(5);
     expect(found.filter((shape) => !shape.includes('#'))).toEqual([]);
+  });
+
+  test.each([7, 24])('cells of %d pixels of clusters that are excused are struck', async (size) => {
+    const [plain, struck] = [await shapes(size), await shapes(size, ['Failed', 'Healthy'])];
+    const other = STATES.filter((_, at) => plain[at] !== struck[at]);
+    expect(other).toEqual(STATES.filter((word) => ['Failed', 'Healthy'].includes(word)));
+    // From the lower left to the upper right.
+    const [rows, shape] = [29, struck[STATES.indexOf('Healthy')]!];
+    const inked = [0.3, 0.5, 0.7].map((part) => {
+      const column = Math.floor(size * part);
+      return Array.from({ length: rows }, (_, row) => row).filter((row) => shape[row * size + column] === '#')[0]!;
+    });
+    expect(inked).toEqual([...inked].sort((a, b) => b - a));
+    expect(new Set(inked).size).toBe(3);
   });
 
   test('large cells have a letter for each state', async () => {

@@ -97,7 +97,7 @@ pub struct ServeArgs {
     /// Show gates by name: /v1alpha1/gates/NAMESPACE/NAME, and metrics of gates and FleetPackages on /metrics
     #[arg(long, env = "STATUSBRIDGE_SERVE_GATES", default_value_t = true, action = ArgAction::Set)]
     serve_gates: bool,
-    /// Show the fleet: the page at /ui/, and /v1alpha1/ with fleet, packages, gates, clusters and verdict for any revision.
+    /// Show the fleet: the page at /ui/, and /v1alpha1/ with fleet, packages, gates, rollouts, clusters and verdict for any revision.
     /// Needs --authorize-scrapes on addresses that others reach
     #[arg(long = "serve-fleet", env = "STATUSBRIDGE_SERVE_FLEET")]
     fleet: bool,

@@ -1,4 +1,4 @@
-//! `ui`: the page on one's own machine, from what one may read in the hub: FleetPackages, gates and slices.
+//! `ui`: the page on one's own machine, from what one may read in the hub: FleetPackages, gates, FleetRollouts and slices.
 //!
 //! ```text
 //!   lists and watches ─> State ─(questions)─> the aggregator's API and page, on a loopback address
@@ -29,7 +29,7 @@ use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::{Event, Gates, Kind, Packages};
+use statusbridge_core::reconcile::store::{Event, Gates, Kind, Packages, Rollouts};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::options::ServerOptions;
 use statusbridge_serving::signals::told_to_stop;
@@ -88,7 +88,13 @@ pub(crate) async fn run(access: &Access, args: UiArgs) -> Result<Exit> {
 }
 
 /// What is read.
-const KINDS: [Kind; 3] = [Kind::FleetPackage, Kind::RolloutGate, Kind::FleetPackageSlice];
+const KINDS: [Kind; 5] = [
+    Kind::FleetPackage,
+    Kind::RolloutGate,
+    Kind::FleetPackageSlice,
+    Kind::FleetRollout,
+    Kind::FleetRolloutSlice,
+];
 /// Time until the hub is read anew after an error.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -98,6 +104,7 @@ async fn follow(connected: &Hub, namespace: Option<&str>, desk: &Desk, board: &G
     let mut state = State::new(fleet, profiles::Settings::default(), Rules::default(), 0);
     state.holds = Holds::none();
     (state.packages, state.gates) = (Packages::of_others(), Gates::of_others());
+    state.rollouts = Rollouts::of_others();
     let mut heard = connected.events(&KINDS, namespace);
     // Kinds whose list is whole since nothing went wrong.
     let mut whole = BTreeSet::new();

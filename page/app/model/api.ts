@@ -159,6 +159,74 @@ export interface Gate {
   verdict: GateVerdict;
 }
 
+export interface WaveStatus {
+  name: string;
+  state: string;
+  gate?: string;
+  clusters: number;
+  admitted: number;
+  startedAt?: string;
+  openedAt?: string;
+  message?: string;
+}
+
+export interface PreviousRollout {
+  revision: string;
+  startedAt?: string;
+  completedAt?: string;
+  replacedAt: string;
+  admitted?: string;
+  wave?: string;
+  message?: string;
+}
+
+export interface RolloutStatus {
+  observedGeneration?: number;
+  asOf?: string;
+  verdictSince?: string;
+  revision?: string;
+  fingerprint?: string;
+  startedAt?: string;
+  completedAt?: string;
+  wave?: string;
+  admitted?: string;
+  clusters?: { total: number; admitted: number; leftOut: number };
+  waves?: WaveStatus[];
+  leftOut?: string[];
+  previous?: PreviousRollout;
+  lastCompletedRevision?: string;
+  recommendedRevision?: string;
+  conditions?: Condition[];
+}
+
+/** A FleetRollout. */
+export interface Rollout {
+  metadata: Metadata;
+  /** Name of its FleetPackage; left out where the spec cannot be read. */
+  package?: string;
+  paused: boolean;
+  ready: boolean;
+  stalled: boolean;
+  reason: string;
+  message: string;
+  status?: RolloutStatus;
+}
+
+/** A cluster of a wave; what the package does there is left out where nothing is known. */
+export interface Member {
+  clusterName: string;
+  /** Since when it may have the revision. */
+  admitted?: string;
+  row?: Row;
+  asOf?: string | null;
+  message?: string;
+}
+
+export interface RolloutDetail extends Rollout {
+  clusters?: Member[];
+  more?: boolean;
+}
+
 /** An object as it is sent: what is null may be left out, and so is a spec that cannot be read. */
 type Sent<T extends { spec: unknown; status: unknown }> = Omit<T, 'spec' | 'status' | 'wanted'> & {
   spec?: T['spec'] | null;
@@ -179,6 +247,7 @@ export interface Snapshot {
   clusters?: Cluster[];
   packages?: (SentPackage & { cells: Run[] })[];
   gates?: SentGate[];
+  rollouts?: Rollout[];
 }
 
 export interface Changes {
@@ -189,7 +258,8 @@ export interface Changes {
   clusters?: (Cluster & { index: number })[];
   packages?: (SentPackage & { changes?: CellChange[] })[];
   gates?: SentGate[];
-  gone?: { packages?: string[]; gates?: string[] };
+  rollouts?: Rollout[];
+  gone?: { packages?: string[]; gates?: string[]; rollouts?: string[] };
 }
 
 export interface Row {

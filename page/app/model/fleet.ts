@@ -1,6 +1,6 @@
 // The fleet as the page knows it: a snapshot, and every change since.
 
-import type { Changes, Cluster, Gate, PackageObject, Run, SentGate, SentPackage, Snapshot } from './api';
+import type { Changes, Cluster, Gate, PackageObject, Rollout, Run, SentGate, SentPackage, Snapshot } from './api';
 import { type Cells, change, countStates, decode, emptyCells, grown } from './cells';
 
 export interface Package extends PackageObject {
@@ -17,7 +17,7 @@ export interface Package extends PackageObject {
 /** One change that was seen since the page was opened. */
 export interface Step {
   at: string;
-  kind: 'cell' | 'gate';
+  kind: 'cell' | 'gate' | 'rollout';
   key: string;
   cluster?: string;
   from: string;
@@ -33,7 +33,8 @@ export interface Fleet {
   clusters: Cluster[];
   packages: Map<string, Package>;
   gates: Map<string, Gate>;
-  /** Counts changes of packages, clusters and gates; times that move on are none. */
+  rollouts: Map<string, Rollout>;
+  /** Counts changes of packages, clusters, gates and rollouts; times that move on are none. */
   changed: number;
   /** Newest first. */
   steps: Step[];
@@ -51,6 +52,11 @@ function withSpec(gate: SentGate): Gate {
   return { metadata, spec: spec ?? { fleetPackageRef: { name: '' }, revision: '', clusters: {} }, status, verdict };
 }
 
+/** How far a rollout is, in words. */
+function progress({ reason, status }: Rollout): string {
+  return status?.wave ? `${reason}, ${status.wave}` : reason;
+}
+
 function counted(object: SentPackage, cells: Cells, states: number): Package {
   const { metadata, spec, status = null, wanted = null, revisions = [], excused = [] } = object;
   const excuses = new Map(excused.flatMap(({ reason, clusters }) => clusters.map((cluster) => [cluster, reason])));
@@ -66,7 +72,7 @@ function counted(object: SentPackage, cells: Cells, states: number): Package {
 
 export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
   const { cursor, asOf = null, evaluatedAt, silent = null } = snapshot;
-  const { states = [], clusters = [], packages = [], gates = [] } = snapshot;
+  const { states = [], clusters = [], packages = [], gates = [], rollouts = [] } = snapshot;
   const sized = (object: SentPackage & { cells: Run[] }) =>
     counted(object, decode(object.cells, clusters.length), states.length);
   return {
@@ -78,6 +84,7 @@ export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
     clusters: [...clusters],
     packages: new Map(packages.map((object) => [keyOf(object), sized(object)])),
     gates: new Map(gates.map((gate) => [keyOf(gate), withSpec(gate)])),
+    rollouts: new Map(rollouts.map((rollout) => [keyOf(rollout), rollout])),
     changed: 0,
     steps,
   };
@@ -90,8 +97,8 @@ export function apply(fleet: Fleet, changes: Changes): void {
   const at = changes.evaluatedAt ?? fleet.evaluatedAt;
   fleet.evaluatedAt = at;
   fleet.silent = changes.silent ?? null;
-  const { clusters = [], packages = [], gates = [], gone = {} } = changes;
-  fleet.changed += clusters.length + packages.length + gates.length;
+  const { clusters = [], packages = [], gates = [], rollouts = [], gone = {} } = changes;
+  fleet.changed += clusters.length + packages.length + gates.length + rollouts.length;
   for (const { index, name, labels } of clusters) {
     if (index < 0 || index > fleet.clusters.length) continue;
     fleet.clusters[index] = { name, labels };
@@ -120,8 +127,16 @@ export function apply(fleet: Fleet, changes: Changes): void {
     }
     fleet.gates.set(key, gate);
   }
+  for (const rollout of rollouts) {
+    const key = keyOf(rollout);
+    const before = fleet.rollouts.get(key);
+    const [from, to] = [before && progress(before), progress(rollout)];
+    if (from && from !== to) steps.push({ at, kind: 'rollout', key, from, to });
+    fleet.rollouts.set(key, rollout);
+  }
   for (const key of gone.packages ?? []) fleet.changed += Number(fleet.packages.delete(key));
   for (const key of gone.gates ?? []) fleet.changed += Number(fleet.gates.delete(key));
+  for (const key of gone.rollouts ?? []) fleet.changed += Number(fleet.rollouts.delete(key));
   if (clusters.length > 0) {
     for (const item of fleet.packages.values()) item.cells = grown(item.cells, fleet.clusters.length);
   }

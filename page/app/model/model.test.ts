@@ -180,10 +180,15 @@ describe('filter', () => {
 });
 
 describe('waves', () => {
-  const order = (gates: Gate[]) => waves(gates).map(({ number, gates: own }) => [number, own.map((it) => it.metadata.name)]);
+  const order = (gates: Gate[], before = new Map<string, string>()) => waves(gates, before).map(({ number, gates: own }) => [number, own.map((it) => it.metadata.name)]);
   test('a gate comes after all that it depends on', () => {
     const all = [gate('ap', ['us', 'eu']), gate('eu', ['canary']), gate('us', ['canary']), gate('canary')];
     expect(order(all)).toEqual([[1, ['canary']], [2, ['eu', 'us']], [3, ['ap']]]);
+  });
+  test('the gate of a rollout comes after that of the wave before', () => {
+    const before = new Map([['a/eu', 'a/canary'], ['a/us', 'a/eu']]);
+    expect(order([gate('eu'), gate('us'), gate('canary')], before)).toEqual([[1, ['canary']], [2, ['eu']], [3, ['us']]]);
+    expect(order([gate('eu'), gate('us')], before)).toEqual([[1, ['eu']], [2, ['us']]]);
   });
   test('a gate of another package, or none, holds up no wave', () => {
     expect(order([gate('eu', ['elsewhere'])])).toEqual([[1, ['eu']]]);

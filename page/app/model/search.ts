@@ -1,9 +1,9 @@
-// Finding packages, clusters and gates by a part of their names.
+// Finding packages, clusters, gates and rollouts by a part of their names.
 
 import type { Fleet } from './fleet';
 
 export interface Hit {
-  kind: 'package' | 'cluster' | 'gate';
+  kind: 'package' | 'cluster' | 'gate' | 'rollout';
   /** NAMESPACE/NAME, or a cluster's name. */
   name: string;
 }
@@ -26,6 +26,7 @@ export function search(fleet: Fleet, text: string, most: number): Hit[] {
   };
   for (const key of fleet.packages.keys()) take('package', key);
   for (const key of fleet.gates.keys()) take('gate', key);
+  for (const key of fleet.rollouts.keys()) take('rollout', key);
   for (const { name } of fleet.clusters) take('cluster', name);
   found.sort((a, b) => a.fit - b.fit || a.name.length - b.name.length || (a.name < b.name ? -1 : 1));
   return found.slice(0, most).map(({ kind, name }) => ({ kind, name }));

@@ -4,14 +4,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Connection, Link } from '../live/connection';
 import { token } from '../live/requests';
 import { clock, span, unix } from '../model/time';
-import { type Route, fleetAddress } from '../route';
+import { type Route, fleetAddress, rolloutsAddress } from '../route';
 import { ClusterView } from './cluster';
 import { ConnectionContext, useConnection, useRoute, useSeconds } from './context';
 import { FleetView } from './fleet';
 import { GateView } from './gate';
 import { Help } from './help';
 import { Missing } from './missing';
+import { PackageView } from './package';
 import { RolloutView } from './rollout';
+import { RolloutsView } from './rollouts';
 import { Search } from './search';
 import { nextTheme, useTheme } from './theme';
 
@@ -61,6 +63,7 @@ function Frame() {
       if (event.key === '?') setHelp(true);
       if (event.key === 't') setTheme(nextTheme(theme));
       if (event.key === 'f') location.hash = fleetAddress();
+      if (event.key === 'r') location.hash = rolloutsAddress();
       if (event.key === 'y') void copy();
     };
     addEventListener('keydown', listen);
@@ -80,6 +83,7 @@ function Frame() {
           <img src="./icon.svg" alt="" width="20" height="20" />
           <span>Status Bridge</span>
         </a>
+        <a href={rolloutsAddress()}>Rollouts</a>
         <Search fleet={fleet} />
         <Evidence connection={connection} />
         <button class="quiet" onClick={() => void copy()} title="Copy the address (y)" aria-label="Copy the address">
@@ -122,6 +126,7 @@ function Frame() {
 
 function titleOf({ place }: Route): string {
   if (place.view === 'fleet' || place.view === 'nowhere') return 'Fleet · Status Bridge';
+  if (place.view === 'rollouts') return 'Rollouts · Status Bridge';
   return `${place.name} · ${place.view} · Status Bridge`;
 }
 
@@ -129,6 +134,10 @@ function View({ route: { place } }: { route: Route }) {
   switch (place.view) {
     case 'fleet':
       return <FleetView />;
+    case 'package':
+      return <PackageView key={`${place.namespace}/${place.name}`} namespace={place.namespace} name={place.name} />;
+    case 'rollouts':
+      return <RolloutsView />;
     case 'rollout':
       return <RolloutView key={`${place.namespace}/${place.name}`} namespace={place.namespace} name={place.name} />;
     case 'gate':

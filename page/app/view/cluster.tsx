@@ -2,7 +2,7 @@
 
 import type { ClusterDetail } from '../model/api';
 import { rank } from '../model/states';
-import { fleetAddress, rolloutAddress } from '../route';
+import { fleetAddress, packageAddress } from '../route';
 import { useConnection, useDetail, useRoute, useSeconds } from './context';
 import { Missing } from './missing';
 import { Fact, Since, Steps } from './parts';
@@ -62,7 +62,7 @@ export function ClusterView({ name }: { name: string }) {
               const key = `${namespace}/${own}`;
               const about = (
                 <>
-                  <a href={rolloutAddress(key, { cluster: name })}>{own}</a> <span class="dim">{namespace}</span>
+                  <a href={packageAddress(key, { cluster: name })}>{own}</a> <span class="dim">{namespace}</span>
                 </>
               );
               return { key, about, row, asOf, message };

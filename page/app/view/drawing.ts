@@ -280,7 +280,8 @@ export class Painter {
     context.lineWidth = 1;
     context.beginPath();
     for (let cell = 0; cell < count; cell += 1) {
-      context.moveTo(left + cell * wide, top + high);
+      // Nothing of it reaches into the cell before.
+      context.moveTo(left + cell * wide + 0.5, top + high);
       context.lineTo(left + (cell + 1) * wide - 1, top);
     }
     context.stroke();

@@ -7,7 +7,7 @@ import type { Fleet, Package } from '../model/fleet';
 import { look } from '../model/states';
 import { span, unix } from '../model/time';
 import { plural, short } from '../model/words';
-import { clusterAddress, fleetAddress, replaceQuery, rolloutAddress } from '../route';
+import { clusterAddress, fleetAddress, replaceQuery, packageAddress } from '../route';
 import { useConnection, useDetail, useRoute } from './context';
 import { type Cell, Matrix, WIDTHS, fittingWidth, sideWidth } from './matrix';
 import { State, Steps } from './parts';
@@ -116,7 +116,7 @@ export function FleetView() {
           onHover={setHover}
           onOpen={(cell) => {
             clearTimeout(write.current);
-            location.hash = rolloutAddress(cell.package.key, { cluster: fleet.clusters[cell.cluster]!.name });
+            location.hash = packageAddress(cell.package.key, { cluster: fleet.clusters[cell.cluster]!.name });
           }}
         />
       )}
@@ -320,7 +320,7 @@ function Inspector({ fleet, focus, hover, now, describe }: InspectorProps) {
     <div class="inspector">
       {word ? <State word={word} /> : <span class="dim">no target</span>}
       <span>
-        <a href={rolloutAddress(item.key, { cluster: cluster?.name ?? '' })}>{item.key}</a> in{' '}
+        <a href={packageAddress(item.key, { cluster: cluster?.name ?? '' })}>{item.key}</a> in{' '}
         <a href={clusterAddress(cluster?.name ?? '')}>{cluster?.name}</a>
       </span>
       {item.excuses.has(cell.cluster) && <span class="override">excused: {item.excuses.get(cell.cluster)}</span>}

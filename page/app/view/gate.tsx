@@ -1,13 +1,14 @@
 // One gate: its verdict, the evidence and its age, its terms, and what changed last.
 
+import { waveOf } from '../model/rollouts';
 import { gateParts } from '../model/states';
 import { needAndBudget } from '../model/clusters';
 import { span, unix } from '../model/time';
-import { gateAddress, rolloutAddress } from '../route';
+import { gateAddress, packageAddress, rolloutAddress } from '../route';
 import { useConnection, useSeconds } from './context';
 import { Missing } from './missing';
 import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, Steps } from './parts';
-import { GateBars, WaitingFor, terms } from './rollout';
+import { GateBars, WaitingFor, terms } from './package';
 
 export function GateView({ namespace, name }: { namespace: string; name: string }) {
   const connection = useConnection();
@@ -18,7 +19,8 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
   if (!gate) return <Missing kind="RolloutGate" name={key} namespace={namespace} />;
   const now = connection.now();
   const { spec, status, verdict, metadata } = gate;
-  const rollout = `${namespace}/${spec.fleetPackageRef.name}`;
+  const packageKey = `${namespace}/${spec.fleetPackageRef.name}`;
+  const wave = waveOf(fleet, key);
   const total = status?.clusters?.total ?? 0;
   const asOf = unix(verdict.asOf ?? status?.asOf);
   const limit = verdict.staleAfterSeconds ?? 0;
@@ -37,11 +39,16 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
         <dl class="facts">
           <Fact name="Package">
             {spec.fleetPackageRef.name ? (
-              <a href={rolloutAddress(rollout)}>{spec.fleetPackageRef.name}</a>
+              <a href={packageAddress(packageKey)}>{spec.fleetPackageRef.name}</a>
             ) : (
               <span class="alarm">the spec cannot be read</span>
             )}
           </Fact>
+          {wave && (
+            <Fact name="Wave">
+              {wave.name} of <a href={rolloutAddress(wave.key, { wave: wave.name })}>{wave.rollout}</a>
+            </Fact>
+          )}
           <Fact name="Revision">
             <Revision words={spec.revision} />
             {verdict.fingerprint && verdict.fingerprint !== spec.revision && (
@@ -127,10 +134,10 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
         {(verdict.waitingFor ?? status?.waitingFor ?? []).length === 0 ? (
           <p class="dim">Nothing.</p>
         ) : (
-          <WaitingFor gate={gate} rollout={rollout} />
+          <WaitingFor gate={gate} packageKey={packageKey} />
         )}
         <p>
-          <a href={rolloutAddress(rollout, { wave: name })}>Its clusters, one by one</a>
+          <a href={packageAddress(packageKey, { wave: name })}>Its clusters, one by one</a>
         </p>
       </section>
 

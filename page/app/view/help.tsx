@@ -5,14 +5,15 @@ import { ORDER, look } from '../model/states';
 import { State } from './parts';
 
 const KEYS: [string, string][] = [
-  ['/', 'search packages, clusters and gates by name'],
+  ['/', 'search packages, clusters, gates and rollouts by name'],
   ['← ↑ ↓ →', 'move through the cells of the fleet'],
   ['Home End', 'first and last cluster'],
   ['PgUp PgDn', 'a page of packages up or down'],
   ['n N', 'next and previous cell with trouble'],
-  ['Enter', 'open the rollout of the cell'],
+  ['Enter', 'open the package of the cell'],
   ['+ −', 'larger and smaller cells'],
   ['f', 'the fleet'],
+  ['r', 'the rollouts'],
   ['y', 'copy the address of what you see'],
   ['t', 'dark, light, or as your system is'],
   ['Esc', 'close'],

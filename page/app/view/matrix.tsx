@@ -5,10 +5,11 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { Gate } from '../model/api';
 import type { View } from '../model/filter';
 import type { Fleet, Package } from '../model/fleet';
+import { gatesBefore } from '../model/rollouts';
 import { byPackage, waves } from '../model/waves';
 import { isTrouble } from '../model/states';
 import { plural, share } from '../model/words';
-import { rolloutAddress } from '../route';
+import { packageAddress } from '../route';
 import { Painter, columnAt, columnLefts, type Scene } from './drawing';
 import { GateState, Stack, packageParts } from './parts';
 
@@ -69,6 +70,7 @@ export function Matrix({ fleet, view, cellWidth, shows, focus, describe, onFocus
   const { packages, clusters, groups } = view;
   const names = useMemo(() => namesHeight(fleet), [fleet, fleet.clusters.length]);
   const gates = useMemo(() => byPackage(fleet.gates.values()), [fleet, fleet.changed]);
+  const before = useMemo(() => gatesBefore(fleet), [fleet, fleet.changed]);
   const left = sideWidth(size.width);
   const head = (groups.length > 0 ? 22 : 0) + (cellWidth >= 14 ? names : 26);
   const lefts = useMemo(
@@ -262,6 +264,7 @@ export function Matrix({ fleet, view, cellWidth, shows, focus, describe, onFocus
                   item={item}
                   fleet={fleet}
                   gates={gates.get(item.key) ?? NO_GATES}
+                  before={before}
                   top={(firstRow + place) * ROW}
                   focused={firstRow + place === row}
                 />
@@ -307,6 +310,8 @@ interface SideProps {
   item: Package;
   fleet: Fleet;
   gates: Gate[];
+  /** The gate of the wave before, by keys of gates. */
+  before: ReadonlyMap<string, string>;
   top: number;
   focused: boolean;
 }
@@ -323,13 +328,13 @@ class Side extends Component<SideProps> {
   }
 }
 
-function SideContent({ item, fleet, gates, top, focused }: SideProps) {
+function SideContent({ item, fleet, gates, before, top, focused }: SideProps) {
   const { namespace, name } = item.metadata;
   const healthy = item.counts[fleet.states.indexOf('Healthy')] ?? 0;
-  const ordered = waves(gates).flatMap((wave) => wave.gates);
+  const ordered = waves(gates, before).flatMap((wave) => wave.gates);
   return (
     <div class={focused ? 'side focused' : 'side'} style={{ top: `${top}px`, height: `${ROW}px` }}>
-      <a href={rolloutAddress(item.key)} title={item.key}>
+      <a href={packageAddress(item.key)} title={item.key}>
         {name}
         <span class="dim"> {namespace}</span>
       </a>

@@ -6,7 +6,7 @@ import type { Fleet, Package, Step } from '../model/fleet';
 import { type Kind, type Part, look, rank } from '../model/states';
 import { type Bar, clock, span, unix } from '../model/time';
 import { short } from '../model/words';
-import { clusterAddress, gateAddress, rolloutAddress } from '../route';
+import { clusterAddress, gateAddress, packageAddress, rolloutAddress } from '../route';
 
 /** A state as a tile with its letter, and its word. */
 export function State({ word, bare }: { word: string; bare?: boolean }) {
@@ -38,6 +38,18 @@ const GATE_SIGN: Record<string, string> = {
   Stale: 'S',
   OtherRevision: '»',
 };
+
+/** A round sign with its words. */
+export function Sign({ sign: { kind, letter, words } }: { sign: { kind: Kind; letter: string; words: string } }) {
+  return (
+    <span class="state">
+      <span class={`tile round ${kind}`} aria-hidden="true">
+        {letter}
+      </span>
+      {words}
+    </span>
+  );
+}
 
 export function GateState({ gate, bare }: { gate: Gate; bare?: boolean }) {
   const { state } = gate.verdict;
@@ -155,11 +167,11 @@ export function Steps({ steps, now, title }: { steps: Step[]; now: number; title
                 {clock(unix(step.at) ?? now, now)}
               </time>
               <span>
-                {step.kind === 'gate' ? (
-                  <a href={gateAddress(step.key)}>{step.key}</a>
+                {step.kind !== 'cell' ? (
+                  <a href={step.kind === 'gate' ? gateAddress(step.key) : rolloutAddress(step.key)}>{step.key}</a>
                 ) : (
                   <>
-                    <a href={rolloutAddress(step.key, { cluster: step.cluster ?? '' })}>{step.key}</a> in{' '}
+                    <a href={packageAddress(step.key, { cluster: step.cluster ?? '' })}>{step.key}</a> in{' '}
                     <a href={clusterAddress(step.cluster ?? '')}>{step.cluster}</a>
                   </>
                 )}{' '}

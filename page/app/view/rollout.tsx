@@ -1,19 +1,19 @@
-// One package: its gates as waves, what they wait for, its revisions, its clusters.
+// One FleetRollout: its waves as bars, what it waits for, what somebody may do about it, and the clusters of one wave.
 
-import { useMemo } from 'preact/hooks';
-import type { Gate, PackageDetail, Waiting } from '../model/api';
-import { countRevisions } from '../model/cells';
-import { membership, needAndBudget } from '../model/clusters';
-import type { Fleet, Package } from '../model/fleet';
-import { gateParts, rank } from '../model/states';
-import { deadlineBar, soakBar } from '../model/time';
-import { byPackage, waves } from '../model/waves';
-import { namesIn, plural, short } from '../model/words';
-import { clusterAddress, gateAddress, replaceQuery, rolloutAddress } from '../route';
-import { Adoption } from './adoption';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Gate, Rollout, RolloutDetail, WaveStatus } from '../model/api';
+import type { Fleet } from '../model/fleet';
+import {
+  type Action, actions, currentWave, gateOf, holdOf, quoted, rolloutParts, rolloutSign, waveParts, waveSign, wavesOf,
+} from '../model/rollouts';
+import type { Part } from '../model/states';
+import { plural } from '../model/words';
+import { clusterAddress, gateAddress, packageAddress, replaceQuery } from '../route';
 import { useConnection, useDetail, useRoute, useSeconds } from './context';
-import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, State, Steps, packageParts } from './parts';
+import { Copy } from './copy';
 import { Missing } from './missing';
+import { ExcusedList, Fact, GateState, Revision, Sign, Since, Stack, Steps } from './parts';
+import { GateBars, WaitingFor, terms } from './package';
 import { Rows } from './rows';
 
 export function RolloutView({ namespace, name }: { namespace: string; name: string }) {
@@ -22,362 +22,312 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
   useSeconds();
   const fleet = connection.fleet!;
   const key = `${namespace}/${name}`;
-  const item = fleet.packages.get(key);
-  const [state, cluster, wave] = [query.get('state') ?? '', query.get('cluster') ?? '', query.get('wave') ?? ''];
-  const most = Number(query.get('limit')) || 100;
-  // The server knows states and whole names; waves and parts of names are looked for in the rows that it gives.
-  const isWhole = useMemo(() => fleet.clusters.some((it) => it.name === cluster), [fleet, fleet.clusters.length, cluster]);
-  const picks = wave !== '' || (cluster !== '' && !isWhole);
-  const asked = new URLSearchParams({ limit: String(picks ? Math.max(most, MOST_SEARCHED) : most) });
-  if (state) asked.set('state', state);
-  if (cluster && isWhole) asked.set('cluster', cluster);
-  const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${plain(asked)}`;
-  const detail = useDetail<PackageDetail>(item ? path : null, item);
-  const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
-  if (!item) return <Missing kind="FleetPackage" name={key} namespace={namespace} />;
+  const rollout = fleet.rollouts.get(key);
+  if (!rollout) return <Missing kind="FleetRollout" name={key} namespace={namespace} />;
   const now = connection.now();
-  const ready = item.status?.conditions?.find((condition) => condition.type === 'Ready');
-  const own = gates.map((gate) => gate.metadata.name);
-  const steps = fleet.steps.filter(
-    (step) => step.key === key || (step.kind === 'gate' && own.some((gate) => step.key === `${namespace}/${gate}`)),
-  );
+  const waves = wavesOf(rollout);
+  const current = waves[currentWave(rollout)];
+  const shown = waves.find((wave) => wave.name === query.get('wave')) ?? current;
+  const { status } = rollout;
+  const total = status?.clusters?.total ?? 0;
+  const parts = rolloutParts(fleet, rollout);
   return (
     <article class="page">
       <header class="title">
         <h1>
-          {name} <span class="dim">{namespace}</span>
+          {name} <span class="dim">{namespace}, rollout</span>
         </h1>
+        <p class="verdict large">
+          <Sign sign={rolloutSign(rollout)} /> · <b>{rollout.reason}</b> {rollout.message}
+        </p>
+        <Hold rollout={rollout} />
         <dl class="facts">
-          <Fact name="Wanted">
-            {item.wanted ? <Revision words={item.wanted} /> : <span class="dim">each cluster's own</span>}
+          <Fact name="Package">
+            {rollout.package ? (
+              <a href={packageAddress(`${namespace}/${rollout.package}`)}>{rollout.package}</a>
+            ) : (
+              <span class="alarm">the spec cannot be read</span>
+            )}
           </Fact>
-          <Fact name="Source">{item.spec.package.source || <span class="alarm">the spec cannot be read</span>}</Fact>
-          <Fact name="Evidence">
-            <Since at={item.status?.asOf} now={now} />
+          <Fact name="Revision">
+            <Revision words={status?.revision} />
           </Fact>
-          {item.status?.lastHealthyRevision && (
-            <Fact name="Last healthy">
-              <Revision words={item.status.lastHealthyRevision} />
+          <Fact name="Admitted">
+            <span class="num">{status?.admitted ?? '–'}</span>
+          </Fact>
+          <Fact name="Set off">
+            <Since at={status?.startedAt} now={now} />
+          </Fact>
+          {status?.completedAt && (
+            <Fact name="Rolled out">
+              <Since at={status.completedAt} now={now} />
             </Fact>
           )}
+          <Fact name="Evidence">
+            <Since at={status?.asOf} now={now} />
+          </Fact>
         </dl>
-        <Stack parts={packageParts(item, fleet)} total={item.total} label={`Clusters of ${key}`} />
-        <p class="parts">
-          {packageParts(item, fleet)
-            .reverse()
-            .map((part) => (
-              <button
-                key={part.name}
-                class={part.name === state ? 'chip on' : 'chip'}
-                aria-pressed={part.name === state}
-                onClick={() => replaceQuery({ state: part.name === state ? '' : part.name })}
-              >
-                <State word={part.name} />
-                <span class="num dim">{part.count.toLocaleString('en')}</span>
-              </button>
-            ))}
-        </p>
-        <ExcusedList excused={item.status?.excused} count={item.status?.clusters?.excused} />
-        {ready && (
-          <p class="verdict">
-            <b>{ready.status === 'True' ? 'Ready' : ready.reason}</b> {ready.message}
-          </p>
-        )}
+        <Stack parts={parts} total={total} label={`Clusters of ${key}`} />
+        <p class="num dim">{inWords(parts)}</p>
       </header>
 
       <section aria-label="Waves">
         <h2>Waves</h2>
-        {gates.length === 0 ? (
-          <p class="dim">No gate is about this package.</p>
+        {waves.length === 0 ? (
+          <p class="dim">Nothing has been decided about its waves yet.</p>
         ) : (
-          <ol class="waves">
-            {waves(gates).map(({ number, gates: own }) => (
-              <li key={number}>
-                <h3>{number > 0 ? `Wave ${number}` : 'Gates that wait for themselves'}</h3>
-                {own.map((gate) => (
-                  <GateCard key={gate.metadata.name} gate={gate} item={item} known={connection.known()} />
-                ))}
-              </li>
-            ))}
-          </ol>
+          <Lane fleet={fleet} rollout={rollout} waves={waves} current={current} shown={shown} />
         )}
       </section>
 
       <div class="columns">
-        <section aria-label="Adoption">
-          <h2>Adoption</h2>
-          {detail.value?.adoption && detail.value.adoption.points.length > 0 ? (
-            <Adoption points={detail.value.adoption.points} total={item.total} now={now} />
-          ) : (
-            <p class="dim">{noAdoption(item, fleet)}</p>
-          )}
-        </section>
-        <Skew item={item} />
-        <History item={item} now={now} />
+        <Actions rollout={rollout} gate={gateOf(fleet, rollout, current)} />
+        <Before rollout={rollout} now={now} />
       </div>
-
-      <section aria-label="Clusters">
-        <h2>Clusters</h2>
-        <div class="filters">
-          <label>
-            <span>Cluster</span>
-            <input
-              type="search"
-              value={cluster}
-              placeholder="any"
-              onInput={(event) => replaceQuery({ cluster: event.currentTarget.value })}
-            />
-          </label>
-          {gates.length > 0 && (
-            <label>
-              <span>Wave</span>
-              <select value={wave} onChange={(event) => replaceQuery({ wave: event.currentTarget.value })}>
-                <option value="">all</option>
-                {gates.map((gate) => (
-                  <option key={gate.metadata.name}>{gate.metadata.name}</option>
-                ))}
-              </select>
-            </label>
-          )}
-          {(state || cluster || wave) && <a href={rolloutAddress(key)}>Show all clusters</a>}
-        </div>
-        <Clusters
-          detail={detail.value}
-          error={detail.error}
-          fleet={fleet}
-          gates={gates}
-          filter={{ wave, part: cluster, most }}
-          now={now}
-        />
-      </section>
-      <Steps steps={steps} now={now} title="Changes since you opened this page" />
+      {shown && <WaveSection key={shown.name} rollout={rollout} wave={shown} gate={gateOf(fleet, rollout, shown)} />}
+      <LeftOut rollout={rollout} />
+      <Steps
+        steps={fleet.steps.filter((step) => step.kind === 'rollout' && step.key === key)}
+        now={now}
+        title="Changes since you opened this page"
+      />
+      <details>
+        <summary>The status</summary>
+        <pre tabIndex={0}>{JSON.stringify(status, null, 2)}</pre>
+      </details>
     </article>
   );
 }
 
-/** Without plus signs for spaces, which the server takes as they are. */
-const plain = (query: URLSearchParams) => query.toString().replaceAll('+', '%20');
-
-/** Rows that are looked through for a wave or a part of a name: more would cost the server too much, each second. */
-const MOST_SEARCHED = 1000;
-
-/** Why there is no line of adoption. */
-function noAdoption(item: Package, fleet: Fleet): string {
-  if (item.wanted === null) return 'No revision is wanted.';
-  const healthy = item.counts[fleet.states.indexOf('Healthy')] ?? 0;
-  return healthy === 0
-    ? 'No cluster is healthy at the wanted revision yet.'
-    : `${plural(healthy, 'cluster')} healthy at the wanted revision; since when is not known.`;
+function inWords(parts: Part[]): string {
+  return parts.map((part) => `${part.count.toLocaleString('en')} ${part.name}`).join(', ');
 }
 
-/** What a gate's spec asks for, in one line. */
-export function terms(gate: Gate): string {
-  const total = gate.status?.clusters?.total ?? 0;
-  const healthy = gate.status?.clusters?.healthy ?? 0;
-  const { need, budget } = needAndBudget(gate.spec, total);
-  const word = gate.spec.require === 'Applied' ? 'applied' : 'healthy';
-  const soak = gate.spec.minSuccessTime ? ` for ${gate.spec.minSuccessTime}` : '';
-  const counts = gate.status?.clusters ?? {};
-  const spent = ['failed', 'stale', 'missing', 'unverified', 'conflicting'].reduce((sum, it) => sum + (counts[it] ?? 0), 0);
-  const excused = counts.excused ? `; ${counts.excused} excused` : '';
-  return `${healthy} of ${total} ${word}${soak}, ${need} needed; ${spent} failed or unobserved, ${budget} allowed${excused}`;
-}
-
-/** Soak and deadline; `known` is up to when anything is known. */
-export function GateBars({ gate, known }: { gate: Gate; known: number }) {
-  const soaking = gate.status?.waitingFor?.find((entry) => entry.reason === 'Soaking');
-  const soak = soakBar(soaking?.until, gate.spec.minSuccessTime, known);
-  const deadline = gate.verdict.open ? null : deadlineBar(gate.status?.startedAt, gate.spec.progressDeadline, known);
+/** That nobody further is admitted for now, and why. */
+function Hold({ rollout }: { rollout: Rollout }) {
+  const hold = holdOf(rollout);
+  if (!hold) return null;
   return (
-    <>
-      {soak && <Running name="Soak" bar={soak} end="over; waiting for evidence" />}
-      {deadline && <Running name="Deadline" bar={deadline} end="passed" />}
-    </>
+    <p class="hold">
+      <b>{hold}.</b> No further cluster is admitted; those that are admitted keep the revision, and the gates go on telling how
+      they are.
+    </p>
   );
 }
 
-/** The message with its clusters as links; those that it does not name follow. */
-function Linked({ entry, rollout }: { entry: Waiting; rollout: string }) {
-  const names = entry.clusters ?? [];
-  const pieces = namesIn(entry.message, names);
-  const told = new Set(pieces);
-  const others = names.filter((name) => !told.has(name));
-  const link = (name: string) => <a href={rolloutAddress(rollout, { cluster: name })}>{name}</a>;
-  return (
-    <>
-      {pieces.map((piece, place) => (place % 2 === 1 ? link(piece) : piece))}
-      {others.length > 0 && (
-        <span class="names">
-          {others.map(link)}
-          {entry.count > names.length && <span class="dim">and {entry.count - names.length} more</span>}
-        </span>
-      )}
-    </>
-  );
-}
-
-export function WaitingFor({ gate, rollout }: { gate: Gate; rollout: string }) {
-  const waiting = gate.verdict.waitingFor ?? gate.status?.waitingFor ?? [];
-  return (
-    <ul class="waits">
-      {waiting.map((entry) => (
-        <li key={entry.reason + entry.message}>
-          <b>{entry.reason}</b> <Linked entry={entry} rollout={rollout} />
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function GateCard({ gate, item, known }: { gate: Gate; item: Package; known: number }) {
-  const { name, namespace } = gate.metadata;
-  const { verdict, spec, status } = gate;
-  const total = status?.clusters?.total ?? 0;
-  const depends = (spec.dependsOn ?? []).map((it) => it.name);
-  const waits = (verdict.waitingFor ?? status?.waitingFor ?? []).length > 0;
-  return (
-    <div class={`gate ${verdict.open ? 'open' : verdict.state.toLowerCase()}`}>
-      <div class="head">
-        <a href={gateAddress(`${namespace}/${name}`)}>{name}</a>
-        <GateState gate={gate} />
-      </div>
-      <Stack
-        parts={gateParts(status?.clusters)}
-        total={total}
-        mark={total > 0 ? needAndBudget(spec, total).need : undefined}
-        label={`Clusters of gate ${name}`}
-      />
-      <p class="dim num">{terms(gate)}</p>
-      {spec.revision !== item.wanted && (
-        <p>
-          for <Revision words={spec.revision} />
-        </p>
-      )}
-      <GateBars gate={gate} known={known} />
-      {spec.override && (
-        <p class="override">
-          Override: {spec.override.state}, {spec.override.reason}
-          {spec.override.until && `, until ${spec.override.until}`}
-        </p>
-      )}
-      {depends.length > 0 && <p class="dim">after {depends.join(', ')}</p>}
-      {waits ? <WaitingFor gate={gate} rollout={item.key} /> : <p class="dim">{verdict.message}</p>}
-      <p>
-        <a class="dim" href={rolloutAddress(item.key, { wave: name })}>
-          its clusters
-        </a>
-      </p>
-    </div>
-  );
-}
-
-/** In how many clusters each revision is applied. */
-function Skew({ item }: { item: Package }) {
-  const counts = countRevisions(item.cells);
-  const most = counts[0]?.count ?? 1;
-  return (
-    <section aria-label="Revisions in the fleet">
-      <h2>Revisions in the fleet</h2>
-      <ul class="skew">
-        {counts.slice(0, 8).map(({ revision, count }) => {
-          const words = item.revisions[revision] ?? null;
-          const wanted = words !== null && words === item.wanted;
-          return (
-            <li key={revision}>
-              <span class="mono" title={words ?? ''}>
-                {words === null ? 'none known' : short(words)}
-              </span>
-              <span class="track" aria-hidden="true">
-                <span class={wanted ? 'done' : 'done other'} style={{ width: `${(100 * count) / most}%` }} />
-              </span>
-              <span class="num">
-                {count.toLocaleString('en')} {wanted && <span class="dim">wanted</span>}
-              </span>
-            </li>
-          );
-        })}
-        {counts.length > 8 && <li class="dim">and {plural(counts.length - 8, 'other revision')}</li>}
-      </ul>
-    </section>
-  );
-}
-
-function History({ item, now }: { item: Package; now: number }) {
-  const history = item.status?.history ?? [];
-  if (history.length === 0) return null;
-  return (
-    <section aria-label="What was wanted">
-      <h2>What was wanted</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Wanted revisions">
-        <table class="tight">
-          <thead>
-            <tr>
-              <th>Revision</th>
-              <th>Wanted since</th>
-              <th>Healthy since</th>
-            </tr>
-          </thead>
-          <tbody>
-            {history.map((entry) => (
-              <tr key={entry.revision + entry.startedAt}>
-                <td>
-                  <Revision words={entry.revision} />
-                </td>
-                <td>
-                  <Since at={entry.startedAt} now={now} />
-                </td>
-                <td>{entry.healthyAt ? <Since at={entry.healthyAt} now={now} /> : <span class="dim">never</span>}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
-  );
-}
-
-interface ClustersProps {
-  detail: PackageDetail | null;
-  error: string | null;
+interface LaneProps {
   fleet: Fleet;
-  gates: Gate[];
-  filter: { wave: string; part: string; most: number };
-  now: number;
+  rollout: Rollout;
+  waves: WaveStatus[];
+  current: WaveStatus | undefined;
+  shown: WaveStatus | undefined;
 }
 
-function Clusters({ detail, error, fleet, gates, filter: { wave, part, most }, now }: ClustersProps) {
-  const labels = useMemo(() => new Map(fleet.clusters.map((it) => [it.name, it])), [fleet, fleet.changed]);
-  const members = useMemo(
-    () => gates.map(({ metadata, spec }) => ({ name: metadata.name, has: membership(spec.clusters) })),
-    [gates],
+/** The waves in a row. The one that is under way comes into view at first. */
+function Lane({ fleet, rollout, waves, current, shown }: LaneProps) {
+  const lane = useRef<HTMLOListElement>(null);
+  useLayoutEffect(() => {
+    const [box, own] = [lane.current, lane.current?.querySelector<HTMLElement>('[aria-current]')];
+    if (box && own) box.scrollLeft = own.offsetLeft - box.offsetLeft - (box.clientWidth - own.clientWidth) / 2;
+  }, []);
+  return (
+    <ol class="lane" ref={lane}>
+      {waves.map((wave, place) => {
+        const sign = waveSign(wave.state);
+        return (
+          <li key={wave.name} class={`wave ${sign.kind}`} aria-current={wave === current ? 'step' : undefined}>
+            <button aria-pressed={wave === shown} onClick={() => replaceQuery({ wave: wave.name, limit: '' })}>
+              <span class="dim num">{place + 1}</span> {wave.name}
+            </button>
+            <Sign sign={sign} />
+            <Stack parts={waveParts(wave, gateOf(fleet, rollout, wave))} total={wave.clusters} label={`Clusters of wave ${wave.name}`} />
+            <span class="dim num">
+              {wave.admitted.toLocaleString('en')} of {wave.clusters.toLocaleString('en')} admitted
+            </span>
+          </li>
+        );
+      })}
+    </ol>
   );
-  if (error) return <p class="error">The clusters cannot be shown: {error}</p>;
-  if (!detail) return <p class="dim">Reading…</p>;
-  const inGates = (name: string) =>
-    members.filter(({ has }) => has(labels.get(name) ?? { name })).map((member) => member.name);
-  const found = detail.clusters.filter(
-    ({ row }) => row.clusterName.includes(part) && (!wave || inGates(row.clusterName).includes(wave)),
+}
+
+/** One wave: what it waits for, its gate, and its clusters. */
+function WaveSection({ rollout, wave, gate }: { rollout: Rollout; wave: WaveStatus; gate: Gate | undefined }) {
+  const connection = useConnection();
+  const now = connection.now();
+  const { namespace } = rollout.metadata;
+  const parts = waveParts(wave, gate);
+  const waits = (gate?.verdict.waitingFor ?? gate?.status?.waitingFor ?? []).length > 0;
+  return (
+    <section aria-label={`Wave ${wave.name}`} class="opened">
+      <h2>Wave {wave.name}</h2>
+      <p class="verdict">
+        <Sign sign={waveSign(wave.state)} />
+        {wave.message && !waits && ` · ${wave.message}`}
+      </p>
+      <dl class="facts">
+        {wave.gate && (
+          <Fact name="Gate">
+            <a href={gateAddress(`${namespace}/${wave.gate}`)}>{wave.gate}</a>{' '}
+            {gate ? <GateState gate={gate} /> : <span class="alarm">it is not there, or about another revision</span>}
+          </Fact>
+        )}
+        <Fact name="Started">
+          <Since at={wave.startedAt} now={now} />
+        </Fact>
+        {wave.openedAt && (
+          <Fact name="Done">
+            <Since at={wave.openedAt} now={now} />
+          </Fact>
+        )}
+      </dl>
+      {parts.length > 0 && <p class="num dim">{inWords(parts)}</p>}
+      {gate && (
+        <>
+          <p class="num dim">{terms(gate)}</p>
+          <GateBars gate={gate} known={connection.known()} />
+          {waits && <WaitingFor gate={gate} packageKey={`${namespace}/${rollout.package ?? ''}`} />}
+          <ExcusedList excused={gate.status?.excused} count={gate.status?.clusters?.excused} />
+        </>
+      )}
+      <Members rollout={rollout} wave={wave} gate={gate} now={now} />
+    </section>
   );
-  found.sort((a, b) => rank(a.row.state) - rank(b.row.state));
-  const rows = found.slice(0, most);
-  const isCut = rows.length < found.length || detail.more === true;
-  if (rows.length === 0) return <p class="dim">No cluster matches.</p>;
-  const lines = rows.map(({ row, asOf, message }) => ({
-    key: row.clusterName,
-    about: <a href={clusterAddress(row.clusterName)}>{row.clusterName}</a>,
-    waves: gates.length > 0 ? inGates(row.clusterName).join(', ') : undefined,
+}
+
+/** Clusters that are shown where nothing else is asked for, and that the server tells of at most. */
+const [USUAL, MOST] = [100, 1000];
+
+function Members({ rollout, wave, gate, now }: { rollout: Rollout; wave: WaveStatus; gate: Gate | undefined; now: number }) {
+  const { query } = useRoute();
+  const connection = useConnection();
+  const { namespace, name } = rollout.metadata;
+  const most = Math.min(MOST, Number(query.get('limit')) || USUAL);
+  const item = connection.fleet!.packages.get(`${namespace}/${rollout.package ?? ''}`);
+  const trigger = useMemo(() => ({}), [rollout, gate, item]);
+  const path = `rollouts/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?wave=${encodeURIComponent(wave.name)}&limit=${most}`;
+  const detail = useDetail<RolloutDetail>(wave.gate ? path : null, trigger);
+  if (!wave.gate) {
+    const would = wave.clusters > 0 ? ` As things are, it would have ${plural(wave.clusters, 'cluster')}.` : '';
+    return <p class="dim">Which clusters the wave has is told when it starts.{would}</p>;
+  }
+  if (detail.error) return <p class="error">The clusters cannot be shown: {detail.error}</p>;
+  if (!detail.value) return <p class="dim">Reading…</p>;
+  const lines = (detail.value.clusters ?? []).map(({ clusterName, admitted, row, asOf = null, message = '' }) => ({
+    key: clusterName,
+    about: <a href={clusterAddress(clusterName)}>{clusterName}</a>,
+    more: admitted ? <Since at={admitted} now={now} /> : <span class="dim">waiting</span>,
     row,
     asOf,
     message,
   }));
+  if (lines.length === 0) return <p class="dim">The gate of the wave is not there yet.</p>;
   return (
-    <Rows label="Clusters, table" about="Cluster" now={now} lines={lines}>
-      {isCut &&
-        (most < MOST_SEARCHED ? (
-          <button onClick={() => replaceQuery({ limit: String(most * 4) })}>Show more than these {rows.length}</button>
+    <Rows label={`Clusters of wave ${wave.name}, table`} about="Cluster" more="Admitted" now={now} lines={lines}>
+      {detail.value.more &&
+        (most < MOST ? (
+          <button onClick={() => replaceQuery({ limit: String(most * 4) })}>Show more than these {lines.length}</button>
         ) : (
-          <p class="dim">These are the first {rows.length}: choose a state, a wave or a name to see others.</p>
+          <p class="dim">These are the first {lines.length}; those in trouble come first.</p>
         ))}
     </Rows>
+  );
+}
+
+function Actions({ rollout, gate }: { rollout: Rollout; gate: Gate | undefined }) {
+  const found = actions(rollout, gate);
+  if (found.length === 0) return null;
+  return (
+    <section aria-label="What you can do">
+      <h2>What you can do</h2>
+      <p class="dim">The page changes nothing itself. On the command line, with your own rights:</p>
+      {found.map((action) => (
+        <ActionLine key={action.words.join(' ')} action={action} />
+      ))}
+    </section>
+  );
+}
+
+function ActionLine({ action: { verb, what, words } }: { action: Action }) {
+  const [reason, setReason] = useState('');
+  const line = words.map(quoted).join(' ');
+  const why = reason.trim();
+  return (
+    <div class="action">
+      <p>{what}:</p>
+      {verb === 'promote' ? (
+        <>
+          <label>
+            <span class="dim">Reason</span>{' '}
+            <input value={reason} placeholder="why it may go on" onInput={(event) => setReason(event.currentTarget.value)} />
+          </label>
+          <Copy text={`${line} --reason ${why ? quoted(why) : '…'} --for 1h`} disabled={why === ''} />
+        </>
+      ) : (
+        <Copy text={line} />
+      )}
+    </div>
+  );
+}
+
+/** The revision before, and the one that is recommended while the rollout is stalled. */
+function Before({ rollout: { status, stalled }, now }: { rollout: Rollout; now: number }) {
+  const { previous, recommendedRevision } = status ?? {};
+  if (!previous && !(stalled && recommendedRevision)) return null;
+  return (
+    <section aria-label="Other revisions">
+      {stalled && recommendedRevision && (
+        <>
+          <h2>Recommended</h2>
+          <p>
+            The rollout is stalled. This revision was last rolled out to all waves, or the package was last Ready at it; nothing
+            goes back by itself:
+          </p>
+          <Copy text={recommendedRevision} />
+        </>
+      )}
+      {previous && (
+        <>
+          <h2>The revision before</h2>
+          <dl class="facts">
+            <Fact name="Revision">
+              <Revision words={previous.revision} />
+            </Fact>
+            <Fact name="Admitted">
+              <span class="num">{previous.admitted ?? '–'}</span>
+            </Fact>
+            {previous.wave && <Fact name="Wave">{previous.wave}</Fact>}
+            <Fact name="Rolled out">
+              {previous.completedAt ? <Since at={previous.completedAt} now={now} /> : <span class="alarm">never</span>}
+            </Fact>
+            <Fact name="Replaced">
+              <Since at={previous.replacedAt} now={now} />
+            </Fact>
+          </dl>
+          {previous.message && <p class="verdict">{previous.message}</p>}
+        </>
+      )}
+    </section>
+  );
+}
+
+function LeftOut({ rollout: { status } }: { rollout: Rollout }) {
+  const names = status?.leftOut ?? [];
+  const count = status?.clusters?.leftOut ?? names.length;
+  if (count === 0) return null;
+  return (
+    <section aria-label="Left out">
+      <h2>In no wave</h2>
+      <p class="waits">
+        <span class="names">
+          {names.map((name) => (
+            <a key={name} href={clusterAddress(name)}>
+              {name}
+            </a>
+          ))}
+          {count > names.length && <span class="dim">and {(count - names.length).toLocaleString('en')} more</span>}
+        </span>
+      </p>
+    </section>
   );
 }

@@ -9,9 +9,10 @@ export interface Line {
   key: string;
   /** What the line is about. */
   about: ComponentChildren;
-  /** Names of the waves that it counts for; left out where there are no waves. */
-  waves?: string;
-  row: Row;
+  /** What stands in the further column. */
+  more?: ComponentChildren;
+  /** Left out where nothing is known. */
+  row: Row | undefined;
   asOf: string | null;
   message: string;
 }
@@ -19,14 +20,15 @@ export interface Line {
 interface Props {
   label: string;
   about: string;
+  /** Name of a further column. */
+  more?: string;
   lines: Line[];
   now: number;
   /** What stands below them. */
   children?: ComponentChildren;
 }
 
-export function Rows({ label, about, lines, now, children }: Props) {
-  const hasWaves = lines.some((line) => line.waves !== undefined);
+export function Rows({ label, about, more, lines, now, children }: Props) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class="rows">
@@ -35,7 +37,7 @@ export function Rows({ label, about, lines, now, children }: Props) {
             <th>{about}</th>
             <th>State</th>
             <th>Reason</th>
-            {hasWaves && <th>Waves</th>}
+            {more && <th>{more}</th>}
             <th>Desired</th>
             <th>Applied</th>
             <th>Healthy</th>
@@ -44,25 +46,25 @@ export function Rows({ label, about, lines, now, children }: Props) {
           </tr>
         </thead>
         <tbody>
-          {lines.map(({ key, about, waves, row, asOf, message }) => (
+          {lines.map(({ key, about, more: own, row, asOf, message }) => (
             <tr key={key}>
               <td>{about}</td>
               <td>
-                <State word={row.state} />
+                {row ? <State word={row.state} /> : <span class="dim">not known</span>}
               </td>
               <td class="why">
-                {row.reason !== row.state && <b>{row.reason}</b>} {message}
-                {row.excused && <span class="override"> excused: {row.excused}</span>}
-                {row.reportedBy && <span class="dim"> reported by {row.reportedBy}</span>}
+                {row && row.reason !== row.state && <b>{row.reason}</b>} {message}
+                {row?.excused && <span class="override"> excused: {row.excused}</span>}
+                {row?.reportedBy && <span class="dim"> reported by {row.reportedBy}</span>}
               </td>
-              {hasWaves && <td class="dim">{waves}</td>}
-              {[row.desiredRevision, row.appliedRevision, row.healthyRevision].map((words, place) => (
+              {more && <td>{own}</td>}
+              {[row?.desiredRevision, row?.appliedRevision, row?.healthyRevision].map((words, place) => (
                 <td key={place}>
                   <Revision words={words} />
                 </td>
               ))}
               <td class="num">
-                <Since at={row.lastTransitionTime} now={now} />
+                <Since at={row?.lastTransitionTime} now={now} />
               </td>
               <td class="num">{unix(asOf) === null ? <span class="dim">none</span> : <Since at={asOf} now={now} />}</td>
             </tr>

@@ -3,13 +3,12 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Fleet } from '../model/fleet';
 import { type Hit, search } from '../model/search';
-import { clusterAddress, gateAddress, rolloutAddress } from '../route';
+import { clusterAddress, gateAddress, packageAddress, rolloutAddress } from '../route';
 
 const MOST = 12;
 
 function addressOf({ kind, name }: Hit): string {
-  if (kind === 'cluster') return clusterAddress(name);
-  return kind === 'gate' ? gateAddress(name) : rolloutAddress(name);
+  return { cluster: clusterAddress, gate: gateAddress, rollout: rolloutAddress, package: packageAddress }[kind](name);
 }
 
 export function Search({ fleet }: { fleet: Fleet | null }) {
@@ -53,7 +52,7 @@ export function Search({ fleet }: { fleet: Fleet | null }) {
         type="search"
         role="combobox"
         list={undefined}
-        aria-label="Search packages, clusters and gates"
+        aria-label="Search packages, clusters, gates and rollouts"
         aria-expanded={isOpen}
         aria-controls="hits"
         aria-autocomplete="list"

@@ -6,6 +6,7 @@
 //! | command | does |
 //! |---|---|
 //! | `healthy CLUSTER REVISION`, `failed CLUSTER REVISION` | the cluster says so from its next scrape on |
+//! | `rolls REVISION` | a FleetRollout brings it to the clusters of the EU, and then to the others |
 //! | `silent CLUSTER` | its exporter answers no more |
 //! | `hub-stops` | the hub's API server ends |
 
@@ -49,7 +50,7 @@ async fn serve(rig: &Rig) -> Result<()> {
         }
     });
     while let Some(line) = lines.recv().await {
-        match obey(&hub, &fleet, &line) {
+        match obey(&hub, &fleet, &line).await {
             Ok(()) => answer("ok")?,
             Err(error) => answer(&format!("error: {error:#}"))?,
         }
@@ -57,7 +58,7 @@ async fn serve(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-fn obey(hub: &Hub, fleet: &FakeFleet, line: &str) -> Result<()> {
+async fn obey(hub: &Hub, fleet: &FakeFleet, line: &str) -> Result<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         ["healthy", cluster, revision] => {
@@ -65,6 +66,17 @@ fn obey(hub: &Hub, fleet: &FakeFleet, line: &str) -> Result<()> {
         }
         ["failed", cluster, revision] => {
             fleet.says(known(cluster)?, "payments", FakePackage::failed_at(revision));
+        }
+        ["rolls", revision] => {
+            let waves = json!([
+                {"name": "eu", "clusters": {"names": ["eu-1", "eu-2"]}}, {"name": "us", "clusters": {"percentage": "100%"}},
+            ]);
+            let spec = json!({"fleetPackageRef": {"name": "payments"}, "revision": revision, "waves": waves});
+            let rollout = json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout",
+                "metadata": {"name": "payments", "namespace": "default"}, "spec": spec,
+            });
+            hub.api.apply_object(&rollout).await?;
         }
         ["silent", cluster] => fleet.is_silent(known(cluster)?),
         ["hub-stops"] => hub.api.stop(),

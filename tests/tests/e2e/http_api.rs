@@ -264,6 +264,9 @@ async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
             ("/v1alpha1/clusters/c1?namespace=team-b", Some(&token), 403, "may not list"),
             ("/v1alpha1/gates?namespace=team-b", Some(&token), 403, "may not list"),
             ("/v1alpha1/packages", Some(&token), 403, "may not list"),
+            ("/v1alpha1/rollouts?namespace=team-b", Some(&token), 403, "may not list"),
+            ("/v1alpha1/rollouts/team-b/payments?wave=all", Some(&token), 403, "may not list"),
+            ("/v1alpha1/rollouts/team-a/payments?wave=all", Some(&token), 404, "there is no FleetRollout"),
         ] {
             let (code, body) = get(&aggregator, path, token).await?;
             ensure!(
@@ -273,6 +276,78 @@ async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
         }
         let (code, own) = get(&aggregator, "/v1alpha1/fleet?namespace=team-a", Some(&token)).await?;
         ensure!(code == 200, "{own}");
+        let (code, own) = get(&aggregator, "/v1alpha1/rollouts?namespace=team-a", Some(&token)).await?;
+        ensure!(code == 200 && own["items"] == json!([]), "{own}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Makes or changes a FleetRollout of the package `payments`.
+async fn rolls(api: &ApiServer, revision: &str, waves: Value) -> Result<()> {
+    let rollout = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout",
+        "metadata": {"name": "payments", "namespace": "default"},
+        "spec": {"fleetPackageRef": {"name": "payments"}, "revision": revision, "waves": waves},
+    });
+    api.apply_object(&rollout).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_rollout_is_told_with_the_clusters_of_its_waves() {
+    run("e2e-http-api-rollouts", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let healthy = || FakePackage::healthy_at(R1);
+        let (fleet, prometheus) = FakeFleet::scraped(rig, &["c1", "c2"], "payments", healthy).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = vec!["--serve-fleet".to_owned()];
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let aggregator = &hub.aggregator;
+        hub.report("payments", "8s", json!({"clusters": {"names": ["c1", "c2"]}})).await?;
+        let waves = json!([
+            {"name": "first", "clusters": {"names": ["c1"]}}, {"name": "rest", "clusters": {"percentage": "100%"}},
+        ]);
+        rolls(&hub.api, R2, waves).await?;
+        eventually(SOON, "the first wave is admitted", async || {
+            let (code, list) = get(aggregator, "/v1alpha1/rollouts?namespace=default", None).await?;
+            let rollout = &list["items"][0];
+            ensure!(code == 200 && rollout["reason"] == "RollingOut" && rollout["package"] == "payments", "{list}");
+            ensure!(rollout["status"]["admitted"] == "1/2", "{list}");
+            Ok(())
+        })
+        .await?;
+        let one = async |rest: &str| get(aggregator, &format!("/v1alpha1/rollouts/default/payments{rest}"), None).await;
+        let (code, whole) = one("").await?;
+        ensure!(code == 200 && whole["status"]["waves"][0]["gate"] == "payments-first" && whole["clusters"].is_null(), "{whole}");
+        eventually(SOON, "its cluster has not moved yet", async || {
+            let (code, first) = one("?wave=first").await?;
+            let c1 = &first["clusters"][0];
+            ensure!(code == 200 && c1["clusterName"] == "c1" && c1["admitted"].is_string(), "{first}");
+            ensure!(c1["row"]["state"] == "NotUpdated" && first["more"] == false, "{first}");
+            Ok(())
+        })
+        .await?;
+        let (code, rest) = one("?wave=rest&limit=5").await?;
+        ensure!(code == 200 && rest["clusters"] == json!([]), "{rest}");
+        for (path, status) in [("?wave=none", 404), ("?limit=many", 400), ("?cluster=c1", 400)] {
+            let (code, body) = one(path).await?;
+            ensure!(code == status && body["open"] == false, "{path}: {code} {body}");
+        }
+
+        // A viewer hears that it failed, and that it is gone.
+        let (_, all) = get(aggregator, "/v1alpha1/fleet?namespace=default", None).await?;
+        ensure!(all["rollouts"][0]["stalled"] == false, "{all}");
+        let (_, all) = get(aggregator, "/v1alpha1/fleet", None).await?;
+        let mut viewer = Viewer::follow(aggregator, all["cursor"].as_str().context("cursor")?).await?;
+        fleet.says("c1", "payments", FakePackage::failed_at(R2));
+        let failed = viewer.until(|event| event["rollouts"][0]["stalled"] == true).await?;
+        ensure!(failed["rollouts"][0]["reason"] == "WaveFailed", "{failed}");
+        let (_, first) = one("?wave=first").await?;
+        ensure!(first["clusters"][0]["row"]["state"] == "Failed", "{first}");
+        let rollouts = hub.api.dynamic(&hub::kind("FleetRollout"), Some("default")).await?;
+        rollouts.delete("payments", &Default::default()).await?;
+        viewer.until(|event| event["gone"]["rollouts"] == json!(["default/payments"])).await?;
+        ensure!(one("").await?.0 == 404);
         Ok(())
     })
     .await;
@@ -347,6 +422,7 @@ async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
         hub.report("payments", "8s", json!({"detail": "All", "revision": R1})).await?;
         hub.gate("wave", "payments", R1, json!({"clusters": {"names": ["c1"]}})).await?;
         hub.opens("wave", SOON).await?;
+        rolls(&hub.api, R1, json!([{"name": "all", "clusters": {"names": ["c1"]}}])).await?;
         let kubeconfig = hub.api.kubeconfig().display().to_string();
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
@@ -368,10 +444,19 @@ async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
         let state = |all: &Value| {
             all["states"][all["packages"][0]["cells"][0][1].as_u64().unwrap_or(9999) as usize].clone()
         };
+        let gate = |all: &Value| {
+            let mut gates = all["gates"].as_array().into_iter().flatten();
+            gates.find(|gate| gate["metadata"]["name"] == "wave").cloned().unwrap_or_default()
+        };
         shows("the cluster and the gate", &|all| {
-            all["silent"].is_null() && state(all) == "Healthy" && all["gates"][0]["verdict"]["open"] == true
+            all["silent"].is_null() && state(all) == "Healthy" && gate(all)["verdict"]["open"] == true
         })
         .await?;
+        shows("the rollout", &|all| all["rollouts"][0]["ready"] == true).await?;
+        let wave = format!("http://{address}/v1alpha1/rollouts/default/payments?wave=all");
+        let wave: Value = http.get(wave).send().await?.json().await?;
+        let c1 = &wave["clusters"][0];
+        ensure!(c1["admitted"].is_string() && c1["row"]["state"] == "Healthy", "{wave}");
         let page = http.get(format!("http://{address}/ui/")).send().await?;
         ensure!(page.status() == 200 && page.headers().contains_key("content-security-policy"), "{page:?}");
         let rebound = http
@@ -382,8 +467,7 @@ async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
         ensure!(rebound.status() == 403, "{rebound:?}");
         // What the aggregator writes later counts, too.
         fleet.says("c1", "payments", FakePackage::failed_at(R2));
-        shows("what failed", &|all| state(all) == "Failed" && all["gates"][0]["verdict"]["open"] == false)
-            .await?;
+        shows("what failed", &|all| state(all) == "Failed" && gate(all)["verdict"]["open"] == false).await?;
         hub.api.stop();
         shows("that the hub is gone", &|all| all["silent"].is_string()).await
     })

@@ -378,7 +378,7 @@ fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
 }
 
 /// Failures and clusters out of sight: what the budget is for.
-fn is_fault(reason: Reason) -> bool {
+pub(crate) fn is_fault(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::FailureBudgetExceeded

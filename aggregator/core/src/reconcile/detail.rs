@@ -21,8 +21,8 @@ const POINTS: usize = 100;
 /// One cluster of a package, and what its state rests on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ClusterDetail {
-    row: ClusterRow,
+pub(super) struct ClusterDetail {
+    pub(super) row: ClusterRow,
     /// Time of the evidence.
     as_of: Option<Time>,
     /// More about it, where there is more.
@@ -100,7 +100,8 @@ impl From<Evident> for ClusterDetail {
     }
 }
 
-fn detail(target: &Target, wanted: Wanted<'_>, excused: Option<String>) -> Option<ClusterDetail> {
+/// What is known of a cluster that is held to this revision.
+pub(super) fn detail(target: &Target, wanted: Wanted<'_>, excused: Option<String>) -> Option<ClusterDetail> {
     let nobody = Excused::nobody();
     let mut evident = rows::rows(wanted, std::slice::from_ref(target), &nobody).pop()?;
     evident.row.excused = excused;

@@ -20,7 +20,7 @@ use statusbridge_contract::Fingerprint;
 use super::gate_verdict::{self, Gate, GateVerdict, Question};
 use super::judge::again::{NEVER, fleet_key};
 use super::judge::{Rows, World, stale_after};
-use super::store::{GateObject, Key, Kind, PackageObject};
+use super::store::{GateObject, Key, Kind, PackageObject, RolloutObject};
 use super::tenancy::Tenancy;
 use super::verdict_cache::{Basis, Found, Still, VerdictCache};
 use super::written;
@@ -30,7 +30,7 @@ use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
 
-pub(super) use view::metadata;
+pub(super) use view::{RolloutView, metadata};
 pub use view::{Silence, View};
 
 /// Clusters of packages that one update looks at, at most: then it goes on with the next one. A look takes about half a
@@ -97,6 +97,7 @@ struct Seen {
     fleet: Mark,
     packages: u64,
     gates: u64,
+    rollouts: u64,
     profiles: u64,
     /// Where these are all that is known of clusters.
     slices: Option<u64>,
@@ -107,7 +108,7 @@ struct Seen {
 impl Seen {
     /// Whether objects of the hub are all that may be other.
     fn hears_the_same(&self, other: &Self) -> bool {
-        let Self { fleet, packages: _, gates: _, profiles, slices, unclosed, answers } = self;
+        let Self { fleet, packages: _, gates: _, rollouts: _, profiles, slices, unclosed, answers } = self;
         (fleet, profiles, slices, unclosed, answers)
             == (&other.fleet, &other.profiles, &other.slices, &other.unclosed, &other.answers)
     }
@@ -125,6 +126,7 @@ pub struct Picture {
     labelled: Option<(u64, usize)>,
     packages: BTreeMap<Key, Dated<Package>>,
     gates: BTreeMap<Key, Dated<ShownGate>>,
+    rollouts: BTreeMap<Key, Dated<RolloutObject>>,
     /// Versions in which an object went.
     gone: BTreeMap<(Kind, Key), u64>,
     verdicts: VerdictCache,
@@ -149,6 +151,7 @@ impl Picture {
             labelled: None,
             packages: BTreeMap::new(),
             gates: BTreeMap::new(),
+            rollouts: BTreeMap::new(),
             gone: BTreeMap::new(),
             verdicts: VerdictCache::default(),
             tenancy: Tenancy::default(),
@@ -192,6 +195,7 @@ impl Picture {
             fleet: state.fleet.mark(),
             packages: state.packages.revision(),
             gates: state.gates.revision(),
+            rollouts: state.rollouts.revision(),
             profiles: state.profiles.revision(),
             slices: world.reads_the_hub_alone().then(|| state.slices.revision()),
             unclosed: world.closing.clone(),
@@ -210,6 +214,7 @@ impl Picture {
         let looked = before.filter(|(before, _)| before.hears_the_same(&seen)).map(|(_, at)| *at);
         let version = self.version + 1;
         let mut changed = self.update_gates(world, version);
+        changed |= self.update_rollouts(world, version);
         changed |= self.update_packages(world, version, looked.is_some());
         changed |= self.update_labels(world, version);
         if changed {
@@ -258,6 +263,22 @@ impl Picture {
             self.gone.remove(&(Kind::RolloutGate, object.key.clone()));
             let shown = ShownGate { object: object.clone(), verdict };
             self.gates.insert(object.key.clone(), Dated { it: shown, version });
+        }
+        changed
+    }
+
+    fn update_rollouts(&mut self, world: &World<'_>, version: u64) -> bool {
+        let rollouts = &world.state.rollouts;
+        let mut changed = self.forget(Kind::FleetRollout, version, |key| rollouts.get(key).is_some());
+        for object in rollouts.iter() {
+            let known = self.rollouts.get(&object.key);
+            let is_same = known.is_some_and(|it| it.it.resource_version == object.resource_version);
+            if is_same || !self.shows(&object.key) {
+                continue;
+            }
+            changed = true;
+            self.gone.remove(&(Kind::FleetRollout, object.key.clone()));
+            self.rollouts.insert(object.key.clone(), Dated { it: object.clone(), version });
         }
         changed
     }
@@ -458,11 +479,13 @@ impl Picture {
     fn forget(&mut self, kind: Kind, version: u64, is_there: impl Fn(&Key) -> bool) -> bool {
         let gone: Vec<Key> = match kind {
             Kind::RolloutGate => self.gates.keys().filter(|key| !is_there(key)).cloned().collect(),
+            Kind::FleetRollout => self.rollouts.keys().filter(|key| !is_there(key)).cloned().collect(),
             _ => self.packages.keys().filter(|key| !is_there(key)).cloned().collect(),
         };
         for key in &gone {
             match kind {
                 Kind::RolloutGate => drop(self.gates.remove(key)),
+                Kind::FleetRollout => drop(self.rollouts.remove(key)),
                 _ => drop(self.packages.remove(key)),
             }
             self.verdicts.forget(kind, key);

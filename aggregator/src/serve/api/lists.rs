@@ -1,4 +1,4 @@
-//! `/v1alpha1/packages` and `/v1alpha1/gates`: lists, filtered.
+//! `/v1alpha1/packages`, `/v1alpha1/gates` and `/v1alpha1/rollouts`: lists, filtered.
 
 use std::sync::Arc;
 
@@ -54,6 +54,19 @@ pub(super) async fn gates<B>(
                 .is_none_or(|asked| gate.spec.is_some_and(|spec| Fingerprint::of(&spec.revision) == asked))
     });
     Ok(super::json(StatusCode::OK, &json!({"items": items(wanted)?})))
+}
+
+/// The FleetRollouts of a namespace, or of all.
+pub(super) async fn rollouts<B>(
+    api: &Arc<Api>,
+    guard: Option<&Arc<Guard>>,
+    request: &Request<B>,
+    params: &Params,
+) -> Result<Response<Body>, Failure> {
+    let shown = api.picture(guard, request, params.get("namespace")).await?;
+    api.speaks()?;
+    let picture = shown.picture()?;
+    Ok(super::json(StatusCode::OK, &json!({"items": items(picture.rollouts())?})))
 }
 
 fn items(all: impl Iterator<Item = impl serde::Serialize>) -> Result<Vec<Value>, Failure> {

@@ -23,7 +23,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use statusbridge_api::{GROUP, fleet_package_slice};
+use statusbridge_api::{GROUP, fleet_package_slice, fleet_rollout_slice};
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
@@ -61,6 +61,15 @@ pub enum Endpoint {
     },
     /// Gates.
     Gates,
+    /// FleetRollouts.
+    Rollouts,
+    /// One FleetRollout, and the clusters of one of its waves.
+    Rollout {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// One cluster, package by package.
     Cluster(String),
     /// A verdict on any revision.
@@ -81,6 +90,10 @@ impl Endpoint {
                 Some(Self::Package { namespace: word(namespace)?, name: word(name)? })
             }
             ["gates"] => Some(Self::Gates),
+            ["rollouts"] => Some(Self::Rollouts),
+            ["rollouts", namespace, name] => {
+                Some(Self::Rollout { namespace: word(namespace)?, name: word(name)? })
+            }
             ["clusters", cluster] => Some(Self::Cluster(word(cluster)?)),
             ["verdict"] => Some(Self::Verdict),
             _ => None,
@@ -91,11 +104,12 @@ impl Endpoint {
     const fn params(&self) -> &'static [&'static str] {
         match self {
             Self::OpenApi => &[],
-            Self::Fleet | Self::Cluster(_) => &["namespace"],
+            Self::Fleet | Self::Cluster(_) | Self::Rollouts => &["namespace"],
             Self::Changes => &["namespace", "cursor"],
             Self::Packages => &["namespace", "source", "package", "ready"],
             Self::Package { .. } => &["state", "cluster", "limit"],
             Self::Gates => &["namespace", "fleetPackage", "revision", "open"],
+            Self::Rollout { .. } => &["wave", "limit"],
             Self::Verdict => &verdict::PARAMS,
         }
     }
@@ -161,6 +175,10 @@ impl Api {
             Endpoint::Package { namespace, name } => {
                 details::package(self, guard, &request, Key { namespace, name }, &params).await
             }
+            Endpoint::Rollouts => lists::rollouts(self, guard, &request, &params).await,
+            Endpoint::Rollout { namespace, name } => {
+                details::rollout(self, guard, &request, Key { namespace, name }, &params).await
+            }
             Endpoint::Cluster(cluster) => details::cluster(self, guard, &request, cluster, &params).await,
             Endpoint::Verdict => verdict::answer(self, guard, request, params).await,
         }
@@ -177,9 +195,23 @@ impl Api {
             let refused = || Failure::new(StatusCode::FORBIDDEN, "Forbidden", NOT_AUTHORIZED);
             return if self.board.hides_gates() { Err(refused()) } else { Ok(()) };
         };
-        for resource in ["fleetpackages", "rolloutgates", fleet_package_slice::PLURAL] {
+        for resource in ["fleetpackages", "rolloutgates", "fleetrollouts", fleet_package_slice::PLURAL] {
             guard.admit(request, Wanted::List { group: GROUP, resource, namespace }).await?;
         }
+        Ok(())
+    }
+
+    /// The same, and the record of which clusters may have which revision.
+    async fn admit_to_record<B>(
+        &self,
+        guard: Option<&Arc<Guard>>,
+        request: &Request<B>,
+        namespace: &str,
+    ) -> Result<(), Failure> {
+        self.admit(guard, request, Some(namespace)).await?;
+        let Some(guard) = guard else { return Ok(()) };
+        let resource = fleet_rollout_slice::PLURAL;
+        guard.admit(request, Wanted::List { group: GROUP, resource, namespace: Some(namespace) }).await?;
         Ok(())
     }
 
@@ -302,6 +334,6 @@ mod tests {
             described += 1;
         }
         // One of each kind, and the gate.
-        assert_eq!(described, 9);
+        assert_eq!(described, 11);
     }
 }

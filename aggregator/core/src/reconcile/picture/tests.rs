@@ -63,6 +63,11 @@ enum Step {
         revision: &'static str,
     },
     GateGone(usize),
+    Rollout {
+        name: usize,
+        paused: bool,
+    },
+    RolloutGone(usize),
     Labels {
         cluster: usize,
         region: &'static str,
@@ -84,6 +89,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3usize).prop_map(Step::Gone),
         2 => (0..3usize, revision()).prop_map(|(name, revision)| Step::Gate { name, revision }),
         1 => (0..3usize).prop_map(Step::GateGone),
+        2 => (0..3usize, any::<bool>()).prop_map(|(name, paused)| Step::Rollout { name, paused }),
+        1 => (0..3usize).prop_map(Step::RolloutGone),
         1 => (0..4usize, prop::sample::select(vec!["eu", "us"])).prop_map(|(cluster, region)| Step::Labels { cluster, region }),
         1 => Just(Step::Fails),
         1 => Just(Step::Answers),
@@ -177,6 +184,17 @@ impl Hub {
                 let key = key(PACKAGES[*name]);
                 self.state.gates.forget(&key);
             }
+            Step::Rollout { name, paused } => {
+                let wave = json!({"name": "all", "clusters": {"percentage": "100%"}});
+                let spec =
+                    json!({"fleetPackageRef": {"name": PACKAGES[*name]}, "paused": paused, "waves": [wave]});
+                let made = object("FleetRollout", "tenant", PACKAGES[*name], self.version, &spec);
+                self.state.rollouts.insert(made);
+            }
+            Step::RolloutGone(name) => {
+                let key = key(PACKAGES[*name]);
+                self.state.rollouts.forget(&key);
+            }
             Step::Labels { cluster, region } => {
                 self.profiles.insert(*cluster, region);
                 let made = self.profiles.iter().map(|(cluster, region)| -> kube_core::DynamicObject {
@@ -200,6 +218,7 @@ struct Viewer {
     clusters: Vec<(String, Value)>,
     packages: BTreeMap<String, (Value, Vec<[i64; 2]>)>,
     gates: BTreeMap<String, Value>,
+    rollouts: BTreeMap<String, Value>,
 }
 
 fn name(object: &Value) -> String {
@@ -258,11 +277,17 @@ impl Viewer {
             gate["verdict"].as_object_mut().unwrap().remove("ageSeconds");
             self.gates.insert(name(&gate), gate);
         }
+        for rollout in list(&view["rollouts"]) {
+            self.rollouts.insert(name(rollout), rollout.clone());
+        }
         for gone in list(&view["gone"]["packages"]) {
             self.packages.remove(gone.as_str().unwrap());
         }
         for gone in list(&view["gone"]["gates"]) {
             self.gates.remove(gone.as_str().unwrap());
+        }
+        for gone in list(&view["gone"]["rollouts"]) {
+            self.rollouts.remove(gone.as_str().unwrap());
         }
     }
 
@@ -392,6 +417,41 @@ fn a_namespace_sees_its_own_objects_and_what_it_is_granted_of_clusters() {
     let text = serde_json::to_string(&picture.all(None)).unwrap();
     assert!(text.contains(r#""name":"a""#) && !text.contains(r#""name":"b""#), "{text}");
     assert!(picture.packages_in("b").is_empty());
+}
+
+#[test]
+fn a_rollout_is_shown_as_the_hub_has_it_and_not_judged_before_its_spec_was() {
+    let mut hub = Hub::new();
+    hub.take(&Step::Rollout { name: 0, paused: true });
+    let shown = |hub: &Hub| {
+        let mut picture = Picture::new(Some("tenant".to_owned()));
+        picture.update(&hub.world());
+        serde_json::to_value(picture.rollouts().next().unwrap()).unwrap()
+    };
+    let verdict =
+        |shown: &Value| ["ready", "stalled", "paused", "reason"].map(|field| shown[field].to_string());
+    let unjudged = ["false", "false", "true", "\"Pending\""].map(str::to_owned);
+    assert_eq!(verdict(&shown(&hub)), unjudged);
+    for (generation, expected) in
+        [(1, ["false", "true", "true", "\"WaveFailed\""].map(str::to_owned)), (0, unjudged)]
+    {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "WaveFailed", "message": "wave all: 1 cluster failed",
+                "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let status = json!({"observedGeneration": generation, "revision": "r2",
+            "conditions": [condition("Ready", "False"), condition("Stalled", "True")]});
+        let rollout = hub.state.rollouts.get(&key("p")).unwrap().clone();
+        let status = serde_json::from_value(status).ok();
+        let resource_version = format!("9{generation}");
+        hub.state.rollouts.keep(crate::reconcile::store::Object { status, resource_version, ..rollout });
+        let shown = shown(&hub);
+        assert_eq!(verdict(&shown), expected);
+        assert_eq!((&shown["package"], &shown["status"]["revision"]), (&json!("p"), &json!("r2")));
+    }
+    let mut picture = Picture::new(Some("other".to_owned()));
+    picture.update(&hub.world());
+    assert_eq!(picture.rollouts().count(), 0);
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! What of a picture is sent to a viewer.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
+use statusbridge_api::conditions::{READY, STALLED, find, is_true};
 use statusbridge_api::label_selector::Labels;
-use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{
+    FleetPackageSpec, FleetPackageStatus, FleetRolloutStatus, Reason, RolloutGateSpec, RolloutGateStatus,
+};
 
 use super::{Cell, Dated, Package, Picture, ShownGate};
 use crate::reconcile::gate_verdict::GateVerdict;
-use crate::reconcile::store::{Key, Kind, Object};
+use crate::reconcile::store::{Key, Kind, Object, RolloutObject};
 
 /// Most cells that are sent one by one: with more, the viewer reads all of it anew.
 const MOST_CHANGES: usize = 50_000;
@@ -33,6 +38,8 @@ pub struct View<'a> {
     packages: Vec<PackageView<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gates: Vec<GateView<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rollouts: Vec<RolloutView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gone: Option<Value>,
 }
@@ -85,6 +92,23 @@ pub struct GateView<'a> {
     pub verdict: &'a GateVerdict,
 }
 
+/// What is sent of a FleetRollout.
+#[skip_serializing_none]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutView<'a> {
+    metadata: Value,
+    /// Name of its FleetPackage; None where the spec cannot be read.
+    package: Option<&'a str>,
+    paused: bool,
+    ready: bool,
+    stalled: bool,
+    reason: &'a str,
+    message: Cow<'a, str>,
+    /// The status as it stands in the hub.
+    status: Option<&'a FleetRolloutStatus>,
+}
+
 impl Picture {
     /// Everything that it shows.
     pub fn all<'a>(&'a self, silent: Silence<'a>) -> View<'a> {
@@ -101,7 +125,8 @@ impl Picture {
             states: Reason::ALL.iter().map(|reason| reason.name()).collect(),
             clusters: clusters.collect(),
             packages: packages.collect(),
-            gates: self.gates.values().map(|gate| gate.it.view()).collect(),
+            gates: self.gates().collect(),
+            rollouts: self.rollouts().collect(),
             ..self.pulse(silent)
         }
     }
@@ -144,7 +169,9 @@ impl Picture {
             gone.map(|((_, key), _)| key.to_string()).collect()
         };
         let (packages_gone, gates_gone) = (gone(Kind::FleetPackage), gone(Kind::RolloutGate));
-        let any = !packages_gone.is_empty() || !gates_gone.is_empty();
+        let rollouts_gone = gone(Kind::FleetRollout);
+        let any = [&packages_gone, &gates_gone, &rollouts_gone].iter().any(|gone| !gone.is_empty());
+        let rollouts = self.rollouts.values().filter(|rollout| is_new(rollout.version));
         Some(View {
             clusters: clusters.collect(),
             packages: packages.collect(),
@@ -154,7 +181,9 @@ impl Picture {
                 .filter(|gate| is_new(gate.version))
                 .map(|gate| gate.it.view())
                 .collect(),
-            gone: any.then(|| json!({"packages": packages_gone, "gates": gates_gone})),
+            rollouts: rollouts.map(|rollout| RolloutView::from(&rollout.it)).collect(),
+            gone: any
+                .then(|| json!({"packages": packages_gone, "gates": gates_gone, "rollouts": rollouts_gone})),
             ..self.pulse(silent)
         })
     }
@@ -174,6 +203,7 @@ impl Picture {
             clusters: Vec::new(),
             packages: Vec::new(),
             gates: Vec::new(),
+            rollouts: Vec::new(),
             gone: None,
         }
     }
@@ -186,6 +216,11 @@ impl Picture {
     /// The gates that it shows.
     pub fn gates(&self) -> impl Iterator<Item = GateView<'_>> {
         self.gates.values().map(|gate| gate.it.view())
+    }
+
+    /// The FleetRollouts that it shows.
+    pub fn rollouts(&self) -> impl Iterator<Item = RolloutView<'_>> {
+        self.rollouts.values().map(|rollout| RolloutView::from(&rollout.it))
     }
 }
 
@@ -224,6 +259,28 @@ impl ShownGate {
             spec: self.object.spec.as_ref().ok(),
             status: self.object.status.as_ref(),
             verdict: &self.verdict,
+        }
+    }
+}
+
+impl<'a> From<&'a RolloutObject> for RolloutView<'a> {
+    fn from(object: &'a RolloutObject) -> Self {
+        let spec = object.spec.as_ref().ok();
+        let status = object.status.as_ref();
+        let answered = status.filter(|status| status.observed_generation == Some(object.generation));
+        let conditions = answered.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let verdict = find(conditions, READY);
+        let unjudged =
+            || format!("generation {} of the FleetRollout has not been judged yet", object.generation).into();
+        Self {
+            metadata: metadata(object),
+            package: spec.map(|spec| spec.fleet_package_ref.name.as_str()),
+            paused: spec.is_some_and(|spec| spec.paused),
+            ready: is_true(conditions, READY),
+            stalled: is_true(conditions, STALLED),
+            reason: verdict.map_or(Reason::Pending.name(), |verdict| &verdict.reason),
+            message: verdict.map_or_else(unjudged, |verdict| verdict.message.as_str().into()),
+            status,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod anew;
+mod detail;
 pub mod placements;
 mod record;
 
@@ -26,6 +27,7 @@ use statusbridge_api::{
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
+pub use self::detail::{MembersOf, Unseen};
 use self::record::Record;
 use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content, label};
