@@ -8,33 +8,40 @@ use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
+pub(crate) const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// For so long nothing may happen where nothing has to: some polls.
-const A_WHILE: Duration = Duration::from_secs(5);
+pub(crate) const A_WHILE: Duration = Duration::from_secs(5);
 
 /// Six fake clusters, where the package is at revision 1, and a hub.
-struct Setup {
+pub(crate) struct Setup {
     fleet: FakeFleet,
-    prometheus: Prometheus,
-    hub: Hub,
+    pub(crate) prometheus: Prometheus,
+    pub(crate) hub: Hub,
     _etcd: Etcd,
 }
 
 impl Setup {
     async fn start(rig: &Rig) -> Result<Self> {
+        Self::start_with(rig, &[]).await
+    }
+
+    /// The same with more flags of the aggregator.
+    pub(crate) async fn start_with(rig: &Rig, flags: &[&str]) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
         }
         let prometheus = Prometheus::start(rig, &scraping(&fleet, &CLUSTERS)).await?;
         let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = [&["--backend-timeout", "2s"], flags].concat().into_iter().map(str::to_owned).collect();
+        let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
         Ok(Self { fleet, prometheus, hub, _etcd: etcd })
     }
 
     /// Makes or changes a rollout.
-    async fn rolls(&self, name: &str, number: u32, waves: Value) -> Result<()> {
+    pub(crate) async fn rolls(&self, name: &str, number: u32, waves: Value) -> Result<()> {
         self.hub
             .api
             .apply_object(&json!({
@@ -69,7 +76,7 @@ impl Setup {
     }
 
     /// Waits until so many clusters may have it, and tells which.
-    async fn admits(&self, number: u32, many: usize) -> Result<BTreeSet<String>> {
+    pub(crate) async fn admits(&self, number: u32, many: usize) -> Result<BTreeSet<String>> {
         eventually(SOON, &format!("{many} clusters may have revision {number}"), async || {
             let admitted = self.admitted(number).await?;
             ensure!(admitted.len() == many, "{admitted:?}");
@@ -79,7 +86,7 @@ impl Setup {
     }
 
     /// Sees for a while that nobody else may have it.
-    async fn admits_no_more(&self, number: u32, these: &BTreeSet<String>) -> Result<()> {
+    pub(crate) async fn admits_no_more(&self, number: u32, these: &BTreeSet<String>) -> Result<()> {
         holds_for(A_WHILE, "nobody else may have it", async || {
             let admitted = self.admitted(number).await?;
             ensure!(admitted == *these, "{admitted:?}");
@@ -89,7 +96,7 @@ impl Setup {
     }
 
     /// The delivery system brings a revision to clusters that may have it.
-    fn deliver<'c>(&self, number: u32, clusters: impl IntoIterator<Item = &'c String>) {
+    pub(crate) fn deliver<'c>(&self, number: u32, clusters: impl IntoIterator<Item = &'c String>) {
         for cluster in clusters {
             self.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(number)));
         }
@@ -110,7 +117,7 @@ impl Setup {
     }
 }
 
-fn three_waves() -> Value {
+pub(crate) fn three_waves() -> Value {
     json!([
         {"name": "canary", "clusters": {"count": 1}},
         {"name": "some", "clusters": {"percentage": "40%"}, "maxConcurrency": 1},

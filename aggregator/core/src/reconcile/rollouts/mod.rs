@@ -6,6 +6,7 @@
 //!   clusters of the package ─────────┘                 └─> status, once all of that has landed
 //! ```
 
+mod handed;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,164 @@
+//! The recipe `argocd-rollout.yaml` with what it is for: a real ApplicationSet controller that asks a real aggregator which
+//! clusters a FleetRollout has admitted.
+
+use super::{file, recipe};
+use crate::e2e::rollouts::{A_WHILE, CLUSTERS, Setup, three_waves};
+use crate::e2e::world::*;
+use anyhow::{Context, Result, ensure};
+use kube::api::ListParams;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const ROLLOUT: &str = "payments";
+
+/// The revision of each Application, by its cluster.
+async fn applications(api: &ApiServer) -> Result<BTreeMap<String, String>> {
+    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application");
+    let all = api.dynamic(&kind, Some("argocd")).await?.list(&ListParams::default()).await?;
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
+    let one = |spec: &Value| {
+        Ok((text(&spec["destination"]["name"])?, text(&spec["source"]["targetRevision"])?))
+    };
+    all.items.iter().map(|application| one(&application.data["spec"])).collect()
+}
+
+/// Waits until there are Applications for exactly these clusters, at these revisions.
+async fn come_to_be(api: &ApiServer, expected: &BTreeMap<String, String>) -> Result<()> {
+    eventually(SOON, &format!("the Applications are {expected:?}"), async || {
+        let found = applications(api).await?;
+        ensure!(found == *expected, "{found:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Sees for a while that nothing becomes of the Applications.
+async fn stay(api: &ApiServer, expected: &BTreeMap<String, String>) -> Result<()> {
+    holds_for(A_WHILE, "the Applications stay", async || {
+        let found = applications(api).await?;
+        ensure!(found == *expected, "{found:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the ApplicationSet says that it could not be told anything, or could.
+async fn says(api: &ApiServer, fails: bool, part: &str) -> Result<()> {
+    eventually(SOON, &format!("it says {part:?}"), async || {
+        let set = api.kubectl(&["get", "applicationset", "payments", "-n", "argocd", "-o", "json"]).await?;
+        let set: Value = serde_json::from_str(&set)?;
+        let conditions = set["status"]["conditions"].as_array().context("no conditions")?;
+        let error = conditions.iter().find(|it| it["type"] == "ErrorOccurred").context("no condition")?;
+        let expected = if fails { "True" } else { "False" };
+        ensure!(error["status"] == expected && error["message"].to_string().contains(part), "{error}");
+        Ok(())
+    })
+    .await
+}
+
+/// The recipe's objects for a rollout of this namespace and an aggregator at this address.
+fn objects(aggregator: &Aggregator, token: &str) -> Result<Vec<Value>> {
+    let base = aggregator.url("/v1alpha1/applicationset");
+    let words = [
+        ("https://statusbridge-aggregator.statusbridge-system.svc:8080/v1alpha1/applicationset", base.as_str()),
+        ("\"namespace\":\"fleet\"", "\"namespace\":\"default\""),
+        ("\"requeueAfterSeconds\":30", "\"requeueAfterSeconds\":1"),
+    ];
+    let mut all = Vec::new();
+    for object in recipe("argocd-rollout.yaml")? {
+        let text = words.iter().fold(object.to_string(), |text, (old, new)| text.replace(old, new));
+        let mut object: Value = serde_json::from_str(&text)?;
+        match object["kind"].as_str() {
+            // The control plane would put the token there.
+            Some("Secret") => {
+                object["type"] = json!("Opaque");
+                object["metadata"]["annotations"] = json!({});
+                object["stringData"] = json!({"token": token});
+            }
+            // Here an Application goes where its row goes, so that a row that is left out is seen.
+            Some("ApplicationSet") => object["spec"]["syncPolicy"] = json!({}),
+            _ => {}
+        }
+        all.push(object);
+    }
+    Ok(all)
+}
+
+/// Makes a cluster known to Argo CD, which does not have to reach it.
+async fn register(api: &ApiServer, cluster: &str) -> Result<()> {
+    api.apply_object(&json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {
+            "name": format!("cluster-{cluster}"), "namespace": "argocd",
+            "labels": {"argocd.argoproj.io/secret-type": "cluster"},
+        },
+        "stringData": {"name": cluster, "server": format!("https://{cluster}.invalid"), "config": "{}"},
+    }))
+    .await
+    .map(drop)
+}
+
+#[tokio::test]
+async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_it_is_told_nothing() {
+    run("e2e-recipes-argocd-rollout", async |rig| {
+        let setup = Setup::start_with(rig, &["--serve-rollouts", "--authorize-scrapes"]).await?;
+        let (api, aggregator) = (&setup.hub.api, &setup.hub.aggregator);
+        setup.hub.may_authorize().await?;
+        let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
+        let _argo_cd = ArgoCd::start(rig, api, &scripts).await?;
+        for namespace in ["fleet", "argocd"] {
+            api.ensure_namespace(namespace).await?;
+        }
+        let shipped = file("argocd-rollout.yaml").display().to_string();
+        api.kubectl(&["apply", "--validate=strict", "--dry-run=server", "-f", &shipped]).await?;
+        for cluster in CLUSTERS {
+            register(api, cluster).await?;
+        }
+        let token = api.token_of_service_account("argocd", "statusbridge-rollouts", &[]).await?;
+        for object in objects(aggregator, &token)? {
+            api.apply_object(&object).await?;
+        }
+        let at = |number: u32, clusters: &BTreeSet<String>| -> BTreeMap<String, String> {
+            clusters.iter().map(|cluster| (cluster.clone(), revision(number))).collect()
+        };
+
+        // Before anybody is admitted there is an error and no empty list.
+        says(api, true, "has admitted no cluster yet").await?;
+        setup.rolls(ROLLOUT, 2, three_waves()).await?;
+        let canary = setup.admits(2, 1).await?;
+        come_to_be(api, &at(2, &canary)).await?;
+        stay(api, &at(2, &canary)).await?;
+        setup.deliver(2, &canary);
+        let two = setup.admits(2, 2).await?;
+        come_to_be(api, &at(2, &two)).await?;
+        setup.deliver(2, &two);
+        setup.deliver(2, &setup.admits(2, 3).await?);
+        let all = setup.admits(2, CLUSTERS.len()).await?;
+        setup.deliver(2, &all);
+        come_to_be(api, &at(2, &all)).await?;
+
+        // Of the next revision the canary alone gets its Application moved.
+        setup.rolls(ROLLOUT, 3, three_waves()).await?;
+        let canary = setup.admits(3, 1).await?;
+        let mut mixed = at(2, &all);
+        mixed.extend(at(3, &canary));
+        come_to_be(api, &mixed).await?;
+
+        // The aggregator is dead, and comes back over a backend that is dead.
+        setup.prometheus.stop();
+        aggregator.process().kill();
+        says(api, true, "getparams.execute").await?;
+        stay(api, &mixed).await?;
+        aggregator.process().start()?;
+        says(api, false, "").await?;
+        stay(api, &mixed).await?;
+
+        // Its service account may no longer read the rollout.
+        api.kubectl(&["delete", "rolebinding", "statusbridge-rollouts", "-n", "default"]).await?;
+        says(api, true, "may not get fleetrollouts").await?;
+        stay(api, &mixed).await
+    })
+    .await;
+}
