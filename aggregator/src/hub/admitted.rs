@@ -36,7 +36,7 @@ struct State {
 }
 
 /// What one FleetRollout has admitted: at least one cluster.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Record {
     /// Its rows, by cluster.
     pub(crate) rows: BTreeMap<String, AdmittedCluster>,
@@ -44,6 +44,10 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    pub(crate) fn new(rows: BTreeMap<String, AdmittedCluster>) -> Self {
+        Self { rows, text: OnceLock::new() }
+    }
+
     /// All of it as text, which those who ask share: `make` is asked once.
     pub(crate) fn text(&self, make: impl FnOnce(&BTreeMap<String, AdmittedCluster>) -> Bytes) -> Bytes {
         self.text.get_or_init(|| make(&self.rows)).clone()
@@ -80,7 +84,7 @@ impl Admitted {
             return Ok(None);
         }
         let rows = rows.into_iter().map(|(cluster, row)| (cluster.to_owned(), row.clone())).collect();
-        let record = Arc::new(Record { rows, text: OnceLock::new() });
+        let record = Arc::new(Record::new(rows));
         asked.insert(rollout.clone(), record.clone());
         Ok(Some(record))
     }
@@ -188,7 +192,9 @@ mod tests {
     #[test]
     fn those_who_ask_share_one_text_until_something_changes() {
         let admitted = Admitted::default();
-        for event in [Event::Init, Event::InitApply(slice("1", "1", json!([row("a", "r1")]))), Event::InitDone] {
+        for event in
+            [Event::Init, Event::InitApply(slice("1", "1", json!([row("a", "r1")]))), Event::InitDone]
+        {
             admitted.take(event);
         }
         let text = |text: &'static str| admitted.by(&payments()).unwrap().unwrap().text(|_| text.into());

@@ -224,7 +224,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     fresh(0)?;
     let api = args.fleet.then(|| Api::new(desk.clone(), board.clone()));
     let rollouts = if args.rollouts { Some(rollouts(&args, &board, unfenced.clone())?) } else { None };
-    let open = [(args.fleet, "--serve-fleet shows the fleet"), (args.rollouts, "--serve-rollouts shows rollouts")];
+    let open =
+        [(args.fleet, "--serve-fleet shows the fleet"), (args.rollouts, "--serve-rollouts shows rollouts")];
     if let Some((_, shows)) = open.iter().find(|(is_served, _)| *is_served)
         && !args.hub.server.authorize_scrapes
         && !args.hub.listen.ip().is_loopback()
@@ -336,7 +337,8 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
     if timeout.is_zero() {
         bail!("--heartbeat-timeout must be more than 0s");
     }
-    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None, rollouts: None };
+    let shown =
+        Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None, rollouts: None };
     let events = Events::start(client.clone(), "sweeper", &args.identity, metrics.clone());
     let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health, events };
     run(&args.hub, client, shown, async |stop| {

@@ -109,16 +109,17 @@ async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
         ensure!(absent.0 == 404 && absent.1["reason"] == "NotAdmitted", "{absent:?}");
         setup.rolls(APP, 2, three_waves()).await?;
         let canary = setup.admits(2, 1).await?;
-        eventually(SOON, "the canary is told", async || {
-            tells(aggregator, &canary, &revision(2), None).await
-        })
-        .await?;
+        eventually(SOON, "the canary is told", async || tells(aggregator, &canary, &revision(2), None).await)
+            .await?;
         let first = canary.first().context("a canary")?.as_str();
         let other = CLUSTERS.into_iter().find(|it| *it != first).context("another one")?;
         let waiting = ask(aggregator, &path(APP, other), Some(&token(other))).await?;
         let none = ask(aggregator, &path("none", other), Some(&token(other))).await?;
         let unnamed = |it: &Value, name: &str| it.to_string().replace(name, "X");
-        ensure!(unnamed(&waiting.1, "default/app") == unnamed(&none.1, "default/none"), "{waiting:?} {none:?}");
+        ensure!(
+            unnamed(&waiting.1, "default/app") == unnamed(&none.1, "default/none"),
+            "{waiting:?} {none:?}"
+        );
 
         let (own, others) = (path(APP, first), path(APP, other));
         let of_first = token(first);
@@ -133,7 +134,12 @@ async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
             (&own, Some("token-of-nobody"), 401, "bearer token"),
             (&own, None, 401, "bearer token"),
             (&format!("{own}?namespace=other"), Some(&of_first), 400, "there is no parameter"),
-            ("/v1alpha1/rollouts/default/app/clusters/..%2Fc1", Some(&of_first), 403, "may ask about itself only"),
+            (
+                "/v1alpha1/rollouts/default/app/clusters/..%2Fc1",
+                Some(&of_first),
+                403,
+                "may ask about itself only",
+            ),
             ("/v1alpha1/rollouts/other/app/clusters/c1", Some(&reader), 403, "may not get fleetrollouts"),
         ] {
             let (code, body) = ask(aggregator, path, token).await?;
@@ -143,14 +149,16 @@ async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
         ensure!(post.status() == 405 && post.headers()[header::ALLOW] == "GET, HEAD", "{post:?}");
         // A cluster's token opens nothing else.
         for elsewhere in ["/metrics", "/v1alpha1/gates/default/app-canary"] {
-            let answer = aggregator.http().get(aggregator.url(elsewhere)).bearer_auth(&of_first).send().await?;
+            let answer =
+                aggregator.http().get(aggregator.url(elsewhere)).bearer_auth(&of_first).send().await?;
             ensure!(answer.status() == 401, "{elsewhere}: {answer:?}");
         }
 
         // Who has the answer is told so until it is another one.
         let get = async |method: Method, mark: Option<&str>| {
             let request = aggregator.http().request(method, aggregator.url(&own)).bearer_auth(&of_first);
-            let request = if let Some(mark) = mark { request.header(header::IF_NONE_MATCH, mark) } else { request };
+            let request =
+                if let Some(mark) = mark { request.header(header::IF_NONE_MATCH, mark) } else { request };
             let answer = request.send().await?;
             let mark = answer.headers()[header::ETAG].to_str()?.to_owned();
             Ok::<_, anyhow::Error>((answer.status().as_u16(), mark, answer.text().await?.len()))
@@ -194,7 +202,8 @@ async fn the_record_alone_answers_whatever_else_is_dead() {
         setup.rolls(APP, 3, three_waves()).await?;
         let canary = setup.admits(3, 1).await?;
         let before = revision(2);
-        let is_told = async |aggregator: &Aggregator| tells(aggregator, &canary, &revision(3), Some(&before)).await;
+        let is_told =
+            async |aggregator: &Aggregator| tells(aggregator, &canary, &revision(3), Some(&before)).await;
         eventually(SOON, "all are told", async || is_told(aggregator).await).await?;
 
         // A replica that stands by.
@@ -224,7 +233,10 @@ async fn the_record_alone_answers_whatever_else_is_dead() {
         eventually(SOON, "nothing is said that is not known", async || {
             let request = aggregator.http().get(aggregator.url(&path(APP, "c1"))).bearer_auth(token("c1"));
             let answer = request.send().await?;
-            ensure!(answer.status() == 503 && answer.headers().contains_key(header::RETRY_AFTER), "{answer:?}");
+            ensure!(
+                answer.status() == 503 && answer.headers().contains_key(header::RETRY_AFTER),
+                "{answer:?}"
+            );
             Ok(())
         })
         .await?;

@@ -34,7 +34,8 @@ impl Setup {
         let prometheus = Prometheus::start(rig, &scraping(&fleet, &CLUSTERS)).await?;
         let etcd = Etcd::start(rig).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.more = [&["--backend-timeout", "2s"], flags].concat().into_iter().map(str::to_owned).collect();
+        options.more =
+            [&["--backend-timeout", "2s"], flags].concat().into_iter().map(str::to_owned).collect();
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
         Ok(Self { fleet, prometheus, hub, _etcd: etcd })

@@ -317,7 +317,10 @@ mod tests {
         let description: Value = serde_json::from_str(OPENAPI).unwrap();
         let mut described = 0;
         for (path, methods) in description["paths"].as_object().unwrap() {
-            let example = path.replace("{namespace}", "default").replace("{name}", "payments").replace("{cluster}", "eu-1");
+            let example = path
+                .replace("{namespace}", "default")
+                .replace("{name}", "payments")
+                .replace("{cluster}", "eu-1");
             let params = methods["get"]["parameters"].as_array().cloned().unwrap_or_default();
             let in_query = params.iter().filter(|param| param["in"] == "query");
             let described_params: BTreeSet<&str> =

@@ -111,7 +111,11 @@ impl<'a> Row<'a> {
 }
 
 impl Rollouts {
-    pub(crate) fn new(admitted: Arc<Admitted>, tokens: Arc<ClusterTokens>, board: Arc<GateCache>) -> Arc<Self> {
+    pub(crate) fn new(
+        admitted: Arc<Admitted>,
+        tokens: Arc<ClusterTokens>,
+        board: Arc<GateCache>,
+    ) -> Arc<Self> {
         let (bodies, places) = (Places::new(BODIES), Places::new(OF_CLIENT));
         Arc::new(Self { admitted, tokens, board, bodies, places })
     }
@@ -144,7 +148,8 @@ impl Rollouts {
         match bearer_token(request.headers()).and_then(|token| self.tokens.cluster(token)) {
             Some(own) if own == cluster => {}
             Some(own) => {
-                let message = format!("this token is that of cluster {own:?}, which may ask about itself only");
+                let message =
+                    format!("this token is that of cluster {own:?}, which may ask about itself only");
                 return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message));
             }
             None => self.admit(guard, request, rollout).await?,
@@ -271,7 +276,12 @@ mod tests {
 
     fn row(cluster: &str, revision: &str) -> AdmittedCluster {
         let since: Time = serde_json::from_value(json!("2026-05-04T10:00:00Z")).unwrap();
-        AdmittedCluster { cluster_name: cluster.into(), revision: revision.into(), wave: "canary".into(), since }
+        AdmittedCluster {
+            cluster_name: cluster.into(),
+            revision: revision.into(),
+            wave: "canary".into(),
+            since,
+        }
     }
 
     fn key(name: &str) -> Key {
@@ -315,9 +325,14 @@ mod tests {
         let id = inputs[0]["id"].as_str().unwrap();
         assert_eq!(
             *inputs,
-            [json!({"id": id, "cluster": "eu-1", "revision": "r1", "wave": "canary", "since": "2026-05-04T10:00:00Z"})]
+            [
+                json!({"id": id, "cluster": "eu-1", "revision": "r1", "wave": "canary", "since": "2026-05-04T10:00:00Z"})
+            ]
         );
-        assert_eq!((two["inputs"][0]["id"].as_str(), &two["inputs"][0]["revision"]), (Some(id), &json!("r2")));
+        assert_eq!(
+            (two["inputs"][0]["id"].as_str(), &two["inputs"][0]["revision"]),
+            (Some(id), &json!("r2"))
+        );
     }
 
     #[tokio::test]
@@ -326,7 +341,10 @@ mod tests {
         let weak = format!("\"x\", W/{mark}");
         for known in [&[mark.as_str()][..], &[weak.as_str()], &["\"x\"", mark.as_str()], &["*"]] {
             let answer = asked("r1", known);
-            assert_eq!((answer.status(), answer.headers()[header::ETAG].to_str().unwrap()), (StatusCode::NOT_MODIFIED, &*mark));
+            assert_eq!(
+                (answer.status(), answer.headers()[header::ETAG].to_str().unwrap()),
+                (StatusCode::NOT_MODIFIED, &*mark)
+            );
             assert_eq!(text(answer).await, "", "{known:?}");
         }
         assert_eq!(asked("r2", &[&mark]).status(), StatusCode::OK);
@@ -338,11 +356,9 @@ mod tests {
     #[test]
     fn argo_cd_reads_every_row() {
         let rows = [row("eu-2", "r1"), row("eu-1", "r2")].map(|row| (row.cluster_name.clone(), row));
-        let record = Record { rows: rows.into(), ..Record::default() };
+        let record = Record::new(rows.into());
         let output: Value = serde_json::from_slice(&output(&record)).unwrap();
-        let parameters = |cluster: &str, revision: &str| {
-            json!({"cluster": cluster, "revision": revision, "wave": "canary", "since": "2026-05-04T10:00:00Z"})
-        };
+        let parameters = |cluster: &str, revision: &str| json!({"cluster": cluster, "revision": revision, "wave": "canary", "since": "2026-05-04T10:00:00Z"});
         assert_eq!(
             output,
             json!({"output": {"parameters": [parameters("eu-1", "r2"), parameters("eu-2", "r1")]}})

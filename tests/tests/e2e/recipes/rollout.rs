@@ -18,9 +18,8 @@ async fn applications(api: &ApiServer) -> Result<BTreeMap<String, String>> {
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application");
     let all = api.dynamic(&kind, Some("argocd")).await?.list(&ListParams::default()).await?;
     let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
-    let one = |spec: &Value| {
-        Ok((text(&spec["destination"]["name"])?, text(&spec["source"]["targetRevision"])?))
-    };
+    let one =
+        |spec: &Value| Ok((text(&spec["destination"]["name"])?, text(&spec["source"]["targetRevision"])?));
     all.items.iter().map(|application| one(&application.data["spec"])).collect()
 }
 
@@ -62,7 +61,10 @@ async fn says(api: &ApiServer, fails: bool, part: &str) -> Result<()> {
 fn objects(aggregator: &Aggregator, token: &str) -> Result<Vec<Value>> {
     let base = aggregator.url("/v1alpha1/applicationset");
     let words = [
-        ("https://statusbridge-aggregator.statusbridge-system.svc:8080/v1alpha1/applicationset", base.as_str()),
+        (
+            "https://statusbridge-aggregator.statusbridge-system.svc:8080/v1alpha1/applicationset",
+            base.as_str(),
+        ),
         ("\"namespace\":\"fleet\"", "\"namespace\":\"default\""),
         ("\"requeueAfterSeconds\":30", "\"requeueAfterSeconds\":1"),
     ];

@@ -12,7 +12,8 @@ impl RolloutSlices {
     pub fn admitted(&self, rollout: &Key) -> Option<BTreeMap<&str, &AdmittedCluster>> {
         let mut rows = BTreeMap::<&str, &AdmittedCluster>::new();
         let own = self.within(&rollout.namespace).filter(|it| it.owner_key().as_ref() == Some(rollout));
-        for row in own.map(|slice| slice.clusters.as_ref()).collect::<Option<Vec<_>>>()?.into_iter().flatten() {
+        for row in own.map(|slice| slice.clusters.as_ref()).collect::<Option<Vec<_>>>()?.into_iter().flatten()
+        {
             let known = rows.entry(&row.cluster_name).or_insert(row);
             if row.since > known.since {
                 *known = row;
