@@ -10,6 +10,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 const ROLLOUT: &str = "payments";
 
@@ -44,8 +45,8 @@ async fn stay(api: &ApiServer, expected: &BTreeMap<String, String>) -> Result<()
 }
 
 /// Waits until the ApplicationSet says that it could not be told anything, or could.
-async fn says(api: &ApiServer, fails: bool, part: &str) -> Result<()> {
-    eventually(SOON, &format!("it says {part:?}"), async || {
+async fn says(api: &ApiServer, fails: bool, part: &str, within: Duration) -> Result<()> {
+    eventually(within, &format!("it says {part:?}"), async || {
         let set = api.kubectl(&["get", "applicationset", "payments", "-n", "argocd", "-o", "json"]).await?;
         let set: Value = serde_json::from_str(&set)?;
         let conditions = set["status"]["conditions"].as_array().context("no conditions")?;
@@ -55,6 +56,13 @@ async fn says(api: &ApiServer, fails: bool, part: &str) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// After an error the controller looks again in three minutes, or when it is asked to.
+async fn look_again(api: &ApiServer) -> Result<()> {
+    let refresh = "argocd.argoproj.io/application-set-refresh=true";
+    let set = ["annotate", "applicationset", "payments", "-n", "argocd", "--overwrite", refresh];
+    api.kubectl(&set).await.map(drop)
 }
 
 /// The recipe's objects for a rollout of this namespace and an aggregator at this address.
@@ -127,9 +135,10 @@ async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_i
         };
 
         // Before anybody is admitted there is an error and no empty list.
-        says(api, true, "has admitted no cluster yet").await?;
+        says(api, true, "has admitted no cluster yet", SOON).await?;
         setup.rolls(ROLLOUT, 2, three_waves()).await?;
         let canary = setup.admits(2, 1).await?;
+        look_again(api).await?;
         come_to_be(api, &at(2, &canary)).await?;
         stay(api, &at(2, &canary)).await?;
         setup.deliver(2, &canary);
@@ -151,15 +160,19 @@ async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_i
         // The aggregator is dead, and comes back over a backend that is dead.
         setup.prometheus.stop();
         aggregator.process().kill();
-        says(api, true, "getparams.execute").await?;
+        says(api, true, "getparams.execute", SOON).await?;
         stay(api, &mixed).await?;
         aggregator.process().start()?;
-        says(api, false, "").await?;
+        eventually(SOON, "it is told again", async || {
+            look_again(api).await?;
+            says(api, false, "", A_WHILE).await
+        })
+        .await?;
         stay(api, &mixed).await?;
 
         // Its service account may no longer read the rollout.
         api.kubectl(&["delete", "rolebinding", "statusbridge-rollouts", "-n", "default"]).await?;
-        says(api, true, "may not get fleetrollouts").await?;
+        says(api, true, "may not get fleetrollouts", SOON).await?;
         stay(api, &mixed).await
     })
     .await;
