@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The token of a cluster.
-fn token(cluster: &str) -> String {
+pub(crate) fn token(cluster: &str) -> String {
     format!("token-of-{cluster}")
 }
 
 /// Writes which of these clusters may ask.
-fn may_ask(file: &Path, clusters: &[&str]) -> Result<()> {
+pub(crate) fn may_ask(file: &Path, clusters: &[&str]) -> Result<()> {
     let lines = clusters.iter().map(|cluster| {
         let hash: String = Sha256::digest(token(cluster)).iter().map(|byte| format!("{byte:02x}")).collect();
         format!("- {{cluster: {cluster}, sha256: {hash}}}\n")
@@ -27,13 +27,13 @@ fn may_ask(file: &Path, clusters: &[&str]) -> Result<()> {
 }
 
 /// The files of an aggregator that clusters ask, and the flags that name them.
-struct Files {
-    tokens: PathBuf,
+pub(crate) struct Files {
+    pub(crate) tokens: PathBuf,
     flags: Vec<String>,
 }
 
 impl Files {
-    fn write(rig: &Rig) -> Result<Self> {
+    pub(crate) fn write(rig: &Rig) -> Result<Self> {
         let (tokens, config) = (rig.dir().join("tokens.yaml"), rig.dir().join("config.yaml"));
         may_ask(&tokens, &CLUSTERS)?;
         std::fs::write(&config, json!({"rollouts": {"tokensFile": tokens}}).to_string())?;
@@ -42,12 +42,14 @@ impl Files {
         Ok(Self { tokens, flags: flags.map(str::to_owned).to_vec() })
     }
 
-    fn flags(&self) -> Vec<&str> {
-        self.flags.iter().map(String::as_str).collect()
+    /// Options that have them.
+    pub(crate) fn named(&self, mut options: AggregatorOptions) -> AggregatorOptions {
+        options.more.extend(self.flags.iter().cloned());
+        options
     }
 }
 
-fn path(rollout: &str, cluster: &str) -> String {
+pub(crate) fn path(rollout: &str, cluster: &str) -> String {
     format!("/v1alpha1/rollouts/default/{rollout}/clusters/{cluster}")
 }
 
@@ -96,7 +98,7 @@ async fn tells(
 async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
     run("e2e-handed-over-rights", async |rig| {
         let files = Files::write(rig)?;
-        let setup = Setup::start_with(rig, &files.flags()).await?;
+        let setup = Setup::start_with(rig, |options| Ok(files.named(options))).await?;
         let (api, aggregator) = (&setup.hub.api, &setup.hub.aggregator);
         setup.hub.may_authorize().await?;
         api.apply(include_str!("../../../deploy/rbac/viewer.yaml")).await?;
@@ -193,7 +195,7 @@ async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
 async fn the_record_alone_answers_whatever_else_is_dead() {
     run("e2e-handed-over-record", async |rig| {
         let files = Files::write(rig)?;
-        let setup = Setup::start_with(rig, &files.flags()).await?;
+        let setup = Setup::start_with(rig, |options| Ok(files.named(options))).await?;
         let (hub, aggregator) = (&setup.hub, &setup.hub.aggregator);
         hub.may_authorize().await?;
         setup.rolls(APP, 2, json!([{"name": "all", "clusters": {"percentage": "100%"}}])).await?;
@@ -207,8 +209,7 @@ async fn the_record_alone_answers_whatever_else_is_dead() {
         eventually(SOON, "all are told", async || is_told(aggregator).await).await?;
 
         // A replica that stands by.
-        let mut options = AggregatorOptions::new(setup.prometheus.url());
-        options.more = files.flags.clone();
+        let options = files.named(AggregatorOptions::new(setup.prometheus.url()));
         let standby = hub.start_replica(rig, "standby", &options, hub.api.address()).await?;
         eventually(SOON, "the one that stands by tells the same", async || is_told(&standby).await).await?;
 

@@ -22,11 +22,14 @@ pub(crate) struct Setup {
 
 impl Setup {
     async fn start(rig: &Rig) -> Result<Self> {
-        Self::start_with(rig, &[]).await
+        Self::start_with(rig, Ok).await
     }
 
-    /// The same with more flags of the aggregator.
-    pub(crate) async fn start_with(rig: &Rig, flags: &[&str]) -> Result<Self> {
+    /// The same with other options of the aggregator.
+    pub(crate) async fn start_with(
+        rig: &Rig,
+        change: impl FnOnce(AggregatorOptions) -> Result<AggregatorOptions>,
+    ) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
@@ -34,9 +37,8 @@ impl Setup {
         let prometheus = Prometheus::start(rig, &scraping(&fleet, &CLUSTERS)).await?;
         let etcd = Etcd::start(rig).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.more =
-            [&["--backend-timeout", "2s"], flags].concat().into_iter().map(str::to_owned).collect();
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        options.more = ["--backend-timeout", "2s"].map(str::to_owned).into();
+        let hub = Hub::start_with(rig, &etcd, change(options)?).await?;
         hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
         Ok(Self { fleet, prometheus, hub, _etcd: etcd })
     }

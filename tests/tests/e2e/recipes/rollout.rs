@@ -1,7 +1,9 @@
-//! The recipe `argocd-rollout.yaml` with what it is for: a real ApplicationSet controller that asks a real aggregator which
-//! clusters a FleetRollout has admitted.
+//! The recipes `argocd-rollout.yaml` and `flux-rollout.yaml` with what they are for: the real controllers of ApplicationSets and of
+//! Flux Operator ask a real aggregator what a FleetRollout has admitted.
 
-use super::{file, recipe};
+use super::fleets::controller;
+use super::{file, ready, recipe};
+use crate::e2e::handed_over::{Files, may_ask, path, token};
 use crate::e2e::rollouts::{A_WHILE, CLUSTERS, Setup, three_waves};
 use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
@@ -113,7 +115,11 @@ async fn register(api: &ApiServer, cluster: &str) -> Result<()> {
 #[tokio::test]
 async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_it_is_told_nothing() {
     run("e2e-recipes-argocd-rollout", async |rig| {
-        let setup = Setup::start_with(rig, &["--serve-rollouts", "--authorize-scrapes"]).await?;
+        let setup = Setup::start_with(rig, |mut options| {
+            options.more.extend(["--serve-rollouts", "--authorize-scrapes"].map(str::to_owned));
+            Ok(options)
+        })
+        .await?;
         let (api, aggregator) = (&setup.hub.api, &setup.hub.aggregator);
         setup.hub.may_authorize().await?;
         let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
@@ -174,6 +180,109 @@ async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_i
         api.kubectl(&["delete", "rolebinding", "statusbridge-rollouts", "-n", "default"]).await?;
         says(api, true, "may not get fleetrollouts", SOON).await?;
         stay(api, &mixed).await
+    })
+    .await;
+}
+
+/// A kind of Flux Operator, whose own CRDs have another licence than this project.
+fn of_flux_operator(kind: &str, plural: &str) -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.fluxcd.controlplane.io")},
+        "spec": {
+            "group": "fluxcd.controlplane.io", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn flux_operator_moves_a_cluster_when_it_is_admitted_and_leaves_it_when_it_is_told_nothing() {
+    run("e2e-recipes-flux-rollout", async |rig| {
+        let (files, authority) = (Files::write(rig)?, Authority::new("ours")?);
+        let setup =
+            Setup::start_with(rig, |options| files.named(options).over_tls(rig.dir(), &authority)).await?;
+        let (api, aggregator) = (&setup.hub.api, &setup.hub.aggregator);
+        setup.hub.may_authorize().await?;
+        api.ensure_namespace("flux-system").await?;
+        api.install_crds(&crds::flux()?).await?;
+        for (kind, plural) in
+            [("ResourceSet", "resourcesets"), ("ResourceSetInputProvider", "resourcesetinputproviders")]
+        {
+            api.apply_object(&of_flux_operator(kind, plural)).await?;
+        }
+        for object in recipe("flux-rollout.yaml")? {
+            let (token, url) = (token("c1"), aggregator.url(&path(APP, "c1")));
+            let authority = serde_json::to_string(authority.pem())?;
+            let words = [
+                ("TOKEN-OF-THIS-CLUSTER", token.as_str()),
+                ("\"CERTIFICATE\"", &authority),
+                ("https://hub.example.com:8080/v1alpha1/rollouts/fleet/payments/clusters/eu-1", &url),
+                ("\"1m\"", "\"1s\""),
+            ];
+            let text = words.iter().fold(object.to_string(), |text, (old, new)| text.replace(old, new));
+            api.apply_object(&serde_json::from_str(&text)?).await?;
+        }
+        let _operator = controller(rig, "flux-operator", api)?;
+        let providers = GroupVersionKind::gvk("fluxcd.controlplane.io", "v1", "ResourceSetInputProvider");
+        let providers = api.dynamic(&providers, Some("flux-system")).await?;
+        let says = async |status: &str, part: &str| {
+            eventually(SOON, &format!("the provider says {part:?}"), async || {
+                let provider = providers.get("payments").await?;
+                let said = provider.data["status"].to_string();
+                ensure!(ready(&provider).0 == status && said.contains(part), "{said}");
+                Ok(())
+            })
+            .await
+        };
+        let repositories = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository");
+        let repositories = api.dynamic(&repositories, Some("flux-system")).await?;
+        let runs = async || -> Result<Option<String>> {
+            let repository = repositories.get_opt("payments").await?;
+            Ok(repository.and_then(|it| it.data["spec"]["ref"]["commit"].as_str().map(str::to_owned)))
+        };
+        let runs_now = async |expected: Option<u32>| {
+            let found = runs().await?;
+            ensure!(found == expected.map(revision), "{found:?}");
+            Ok(())
+        };
+        let stays = async |expected| holds_for(A_WHILE, "it stays", async || runs_now(expected).await).await;
+        let comes_to_run =
+            async |number| eventually(SOON, "it is moved", async || runs_now(Some(number)).await).await;
+        let waves = json!([
+            {"name": "first", "clusters": {"names": ["c2"]}}, {"name": "second", "clusters": {"names": ["c1"]}},
+        ]);
+
+        says("False", "HTTP 404").await?;
+        setup.rolls(APP, 2, waves.clone()).await?;
+        setup.admits(2, 1).await?;
+        stays(None).await?;
+        setup.deliver(2, &[String::from("c2")]);
+        comes_to_run(2).await?;
+        says("True", &revision(2)).await?;
+        setup.deliver(2, &[String::from("c1")]);
+
+        setup.rolls(APP, 3, waves).await?;
+        setup.admits(3, 1).await?;
+        stays(Some(2)).await?;
+        setup.deliver(3, &[String::from("c2")]);
+        comes_to_run(3).await?;
+
+        // The aggregator is dead, and comes back over a backend that is dead; then the token is no longer known.
+        setup.prometheus.stop();
+        aggregator.process().kill();
+        says("False", "failed to call external service").await?;
+        stays(Some(3)).await?;
+        aggregator.process().start()?;
+        says("True", &revision(3)).await?;
+        stays(Some(3)).await?;
+        may_ask(&files.tokens, &["c2"])?;
+        says("False", "HTTP 401").await?;
+        stays(Some(3)).await
     })
     .await;
 }
