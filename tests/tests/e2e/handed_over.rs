@@ -156,6 +156,38 @@ async fn a_cluster_is_told_what_it_may_have_and_nothing_of_others() {
             ensure!(answer.status() == 401, "{elsewhere}: {answer:?}");
         }
 
+        // The same of all clusters, which a token of the hub is needed for.
+        let plugin = aggregator.url("/v1alpha1/applicationset/api/v1/getparams.execute");
+        let about = |rollout: &str| {
+            let parameters = json!({"namespace": "default", "rollout": rollout});
+            json!({"applicationSetName": "app", "input": {"parameters": parameters}}).to_string()
+        };
+        for (body, token, status, part) in [
+            (about(APP), Some(reader.as_str()), 200, revision(2).as_str()),
+            (about("none"), Some(&reader), 404, "has admitted no cluster yet"),
+            (about(APP), Some(&stranger), 403, "may not get fleetrollouts"),
+            (about("none"), Some(&stranger), 403, "may not get fleetrollouts"),
+            (about(APP), Some(&of_first), 401, "bearer token"),
+            (about(APP), None, 401, "bearer token"),
+            ("{}".to_owned(), Some(&reader), 400, "must be `namespace` and `rollout`"),
+            (String::new(), Some(&reader), 400, "must be `namespace` and `rollout`"),
+            (format!("[{}", "[".repeat(16 << 10)), Some(&reader), 413, "more than 16384 bytes"),
+            ("[".repeat(16 << 10), Some(&reader), 400, "must be `namespace` and `rollout`"),
+        ] {
+            let request = aggregator.http().post(&plugin).body(body.clone());
+            let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
+            let answer = request.send().await?;
+            let (code, answer): (u16, Value) = (answer.status().as_u16(), answer.json().await?);
+            let schema = if code == 200 { "PluginResponse" } else { "Failure" };
+            is_as_described(&format!("#/components/schemas/{schema}"), &answer)?;
+            ensure!(
+                code == status && answer.to_string().contains(part),
+                "{body:.100} {token:?}: {code} {answer}"
+            );
+        }
+        let got = aggregator.http().get(&plugin).bearer_auth(&reader).send().await?;
+        ensure!(got.status() == 405 && got.headers()[header::ALLOW] == "POST", "{got:?}");
+
         // Who has the answer is told so until it is another one.
         let get = async |method: Method, mark: Option<&str>| {
             let request = aggregator.http().request(method, aggregator.url(&own)).bearer_auth(&of_first);

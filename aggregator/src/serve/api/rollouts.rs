@@ -251,6 +251,8 @@ fn input(rollout: &Key, row: &AdmittedCluster, headers: &HeaderMap) -> Result<Re
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    // Thousands ask, each once a minute: none keeps a connection from one question to the next.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     if let Ok(mark) = HeaderValue::from_str(&mark) {
         headers.insert(header::ETAG, mark);
     }
@@ -351,6 +353,19 @@ mod tests {
         for other in ["x", "\"\"", "", &mark[1..]] {
             assert_eq!(asked("r1", &[other]).status(), StatusCode::OK, "{other}");
         }
+    }
+
+    #[rstest]
+    #[case(Unknown::Unread, StatusCode::SERVICE_UNAVAILABLE, Some("1"))]
+    #[case(Unknown::Unreadable, StatusCode::INTERNAL_SERVER_ERROR, None)]
+    fn what_is_not_known_is_an_error(
+        #[case] unknown: Unknown,
+        #[case] status: StatusCode,
+        #[case] retry_after: Option<&str>,
+    ) {
+        let answer = Failure::from(unknown).respond();
+        let found = answer.headers().get(header::RETRY_AFTER).map(|it| it.to_str().unwrap());
+        assert_eq!((answer.status(), found), (status, retry_after));
     }
 
     #[test]
