@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use statusbridge_api::fleet_rollout_slice::AdmittedCluster;
 
-use crate::reconcile::rollout_slices::RolloutSlices;
+use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices};
 use crate::reconcile::store::Key;
 
 impl RolloutSlices {
     /// The rows of a FleetRollout, by cluster. `None` where one of its slices cannot be read, so that not all are known.
     pub fn admitted(&self, rollout: &Key) -> Option<BTreeMap<&str, &AdmittedCluster>> {
         let mut rows = BTreeMap::<&str, &AdmittedCluster>::new();
-        let own = self.within(&rollout.namespace).filter(|it| it.owner_key().as_ref() == Some(rollout));
+        let is_own = |slice: &&RolloutSlice| slice.owner.as_ref().is_some_and(|it| it.name == rollout.name);
+        let own = self.within(&rollout.namespace).filter(is_own);
         for row in own.map(|slice| slice.clusters.as_ref()).collect::<Option<Vec<_>>>()?.into_iter().flatten()
         {
             let known = rows.entry(&row.cluster_name).or_insert(row);
