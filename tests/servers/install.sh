@@ -34,6 +34,7 @@ argocd|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argo
 argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
 promotion-steps|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||some seconds|
 argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
+flux-operator|github.com/controlplaneio-fluxcd/flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator/statusbridge||5 minutes|
 kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||2 minutes|
 ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
 ocm-work|open-cluster-management.io/ocm|ocm-work|statusbridge.dev/tests/servers/ocm-work||3 minutes|
@@ -46,7 +47,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement ocm-work helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller flux-operator kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement ocm-work helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

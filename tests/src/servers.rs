@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 /// Path of a server's program: `kube-apiserver`, `kubectl`, `etcd`, `etcd-old`, `prometheus`, `promtool`,
 /// `thanos`, `mimir`, `victoria-metrics`, `vmagent`, `vminsert`, `vmselect`, `vmstorage`, `otel-collector`,
 /// `kustomize-controller`, `source-controller`, `registry`, `flux`, `kpt-live`, `kstatus`, `argocd`, `argocd-lua`, `promotion-steps`,
-/// `rollouts-controller`, `kubefleet-updaterun`, `ocm-placement`, `ocm-work`, `changelog-client`, `helm`, `kube-state-metrics`, `kubeconform`.
+/// `rollouts-controller`, `flux-operator`, `kubefleet-updaterun`, `ocm-placement`, `ocm-work`, `changelog-client`, `helm`, `kube-state-metrics`,
+/// `kubeconform`.
 ///
 /// # Errors
 /// When it was not built yet; the message says how.

@@ -1,6 +1,7 @@
 //! The hub's API server: what is watched there, and what is written.
 
 pub mod access;
+pub(crate) mod admitted;
 pub mod announce;
 pub(crate) mod directory;
 pub mod discover;

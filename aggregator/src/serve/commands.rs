@@ -28,6 +28,7 @@ use crate::feed::{self, Plan};
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::hub::access::Access;
+use crate::hub::admitted::Admitted;
 use crate::hub::directory::Directory;
 use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
@@ -36,6 +37,8 @@ use crate::hub::lease::{self, Election};
 use crate::hub::sweeper::Sweeper;
 use crate::metrics::Metrics;
 use crate::serve::api::Api;
+use crate::serve::api::rollouts::Rollouts;
+use crate::serve::cluster_tokens::{ClusterTokens, Files};
 use crate::serve::config::ConfigFile;
 use crate::serve::controller::{Controller, Pace, Settings};
 use crate::serve::desk::Desk;
@@ -101,6 +104,10 @@ pub struct ServeArgs {
     /// Needs --authorize-scrapes on addresses that others reach
     #[arg(long = "serve-fleet", env = "STATUSBRIDGE_SERVE_FLEET")]
     fleet: bool,
+    /// Hand over what FleetRollouts admit: /v1alpha1/rollouts/NAMESPACE/NAME/clusters/CLUSTER, and the generator plugin of
+    /// ApplicationSets. Needs --authorize-scrapes on addresses that others reach
+    #[arg(long = "serve-rollouts", env = "STATUSBRIDGE_SERVE_ROLLOUTS")]
+    rollouts: bool,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -216,13 +223,19 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     // What is wrong with the flags is said now, not when this process comes to lead.
     fresh(0)?;
     let api = args.fleet.then(|| Api::new(desk.clone(), board.clone()));
-    if args.fleet && !args.hub.server.authorize_scrapes && !args.hub.listen.ip().is_loopback() {
+    let rollouts = if args.rollouts { Some(rollouts(&args, &board, unfenced.clone())?) } else { None };
+    let open =
+        [(args.fleet, "--serve-fleet shows the fleet"), (args.rollouts, "--serve-rollouts shows rollouts")];
+    if let Some((_, shows)) = open.iter().find(|(is_served, _)| *is_served)
+        && !args.hub.server.authorize_scrapes
+        && !args.hub.listen.ip().is_loopback()
+    {
         bail!(
-            "--serve-fleet shows the fleet to whoever reaches {}: add --authorize-scrapes, or listen on 127.0.0.1",
+            "{shows} to whoever reaches {}: add --authorize-scrapes, or listen on 127.0.0.1",
             args.hub.listen
         );
     }
-    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served, api };
+    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served, api, rollouts };
     run(&args.hub, unfenced.clone(), shown, async |stop| {
         let candidate =
             Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
@@ -279,6 +292,16 @@ async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
     Ok(Hub { fenced, unfenced, installation, directory: None })
 }
 
+/// Begins to read what FleetRollouts admit, and which cluster may ask by which token.
+fn rollouts(args: &ServeArgs, board: &Arc<GateCache>, hub: Client) -> Result<Arc<Rollouts>> {
+    let (admitted, tokens) = (Arc::<Admitted>::default(), Arc::<ClusterTokens>::default());
+    let files = Files::open(ConfigFile::open(args.config.clone())?)?;
+    let rollouts = Rollouts::new(admitted.clone(), tokens.clone(), board.clone());
+    tokio::spawn(async move { admitted.follow(hub).await });
+    tokio::spawn(async move { tokens.follow(files).await });
+    Ok(rollouts)
+}
+
 /// How the feeds are made that flags and the configuration name.
 fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<PushServer>) -> Plan {
     let (flags, settle) = (args.backend.clone(), args.settle_delay);
@@ -314,7 +337,8 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
     if timeout.is_zero() {
         bail!("--heartbeat-timeout must be more than 0s");
     }
-    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None };
+    let shown =
+        Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None, rollouts: None };
     let events = Events::start(client.clone(), "sweeper", &args.identity, metrics.clone());
     let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health, events };
     run(&args.hub, client, shown, async |stop| {

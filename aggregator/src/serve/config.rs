@@ -1,5 +1,7 @@
 //! The configuration file: what is too rich for flags. All of it may be left out.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use statusbridge_core::checks::Templates;
 use statusbridge_core::fleet::Speakers;
@@ -26,6 +28,16 @@ pub struct Config {
     pub tenants: Tenancy,
     /// Who is told how each revision fares in each wave.
     pub(crate) notify: notify::Settings,
+    /// How what FleetRollouts admit is handed over.
+    rollouts: Rollouts,
+}
+
+/// How what FleetRollouts admit is handed over.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Rollouts {
+    /// File that says which cluster each token is for; left out: that of pushes.
+    tokens_file: Option<PathBuf>,
 }
 
 /// The file that `--config` names.
@@ -43,6 +55,12 @@ impl Config {
         let scraped = self.feeds.scrape.as_ref().and_then(|scrape| scrape.cluster_profiles.as_ref());
         let address_property = scraped.map(|profiles| profiles.property.clone());
         profiles::Settings { address_property, ..self.cluster_profiles.clone() }
+    }
+
+    /// The file that says which cluster each token is for, if there is one.
+    pub(crate) fn cluster_tokens(&self) -> Option<PathBuf> {
+        let pushed = self.feeds.push.as_ref().map(|push| push.tokens_file.clone());
+        self.rollouts.tokens_file.clone().or(pushed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loop of the aggregator, and what it shows: HTTP endpoints, metrics, the API.
 
 pub mod api;
+mod cluster_tokens;
 pub mod commands;
 pub mod config;
 pub mod controller;

@@ -22,6 +22,7 @@ use crate::clock;
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
+use crate::serve::api::rollouts::{Question, Rollouts};
 use crate::serve::api::{Api, Body, Endpoint, gates, is_local, whole};
 use crate::serve::ui;
 
@@ -35,6 +36,8 @@ pub struct Shown {
     pub board: Option<Arc<GateCache>>,
     /// The rest of the API, where it is served.
     pub api: Option<Arc<Api>>,
+    /// What FleetRollouts admit, where it is handed over.
+    pub rollouts: Option<Arc<Rollouts>>,
 }
 
 /// Serves until `stop`.
@@ -54,7 +57,7 @@ async fn answer(
 ) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let path = path.as_str();
-    if shown.api.is_some()
+    if (shown.api.is_some() || shown.rollouts.is_some())
         && guard.is_none()
         && !is_local(&request)
         && !["/healthz", "/readyz"].contains(&path)
@@ -79,6 +82,11 @@ async fn answer(
         && let Some(endpoint) = Endpoint::of(path)
     {
         return api.answer(endpoint, guard, request).await;
+    }
+    if let Some(rollouts) = &shown.rollouts
+        && let Some(question) = Question::of(path)
+    {
+        return rollouts.answer(question, guard, request).await;
     }
     whole(answer_about_itself(path, &request, guard, shown, last).await)
 }

@@ -74,7 +74,8 @@ pub(crate) async fn run(access: &Access, args: UiArgs) -> Result<Exit> {
     let (desk, board) = (Arc::<Desk>::default(), GateCache::new(PATIENCE));
     let metrics = Arc::new(Metrics::aggregator());
     let api = Api::new(desk.clone(), board.clone());
-    let shown = Shown { metrics, health: Health::new(PATIENCE), board: Some(board.clone()), api: Some(api) };
+    let (health, shown_board) = (Health::new(PATIENCE), Some(board.clone()));
+    let shown = Shown { metrics, health, board: shown_board, api: Some(api), rollouts: None };
     let query = namespace.as_ref().map(|namespace| format!("#/?namespace={namespace}")).unwrap_or_default();
     say(&format!("the page is at http://{}/ui/{query}", listener.local_addr()?));
     let stop = CancellationToken::new();

@@ -34,7 +34,7 @@ async fn get(aggregator: &Aggregator, path: &str, token: Option<&str>) -> Result
 }
 
 /// Whether a value is what a schema of the API's description (`#/components/schemas/…`) says.
-fn is_as_described(schema: &str, value: &Value) -> Result<()> {
+pub(crate) fn is_as_described(schema: &str, value: &Value) -> Result<()> {
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     let place = "file:///openapi.json";
     let error = |error: String| anyhow::anyhow!("{schema}: {error}: {value}");

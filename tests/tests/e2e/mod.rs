@@ -15,6 +15,7 @@ mod excused;
 mod exporter_silent;
 mod flux_delivers;
 mod gates_page;
+mod handed_over;
 mod helm;
 mod history;
 mod http_api;

@@ -6,6 +6,7 @@ mod argocd_waves;
 mod fleets;
 mod flux_waves;
 mod pod;
+mod rollout;
 mod task;
 mod verdict;
 

@@ -12,25 +12,35 @@ use std::time::Duration;
 
 pub(crate) const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// For so long nothing may happen where nothing has to: some polls.
-const A_WHILE: Duration = Duration::from_secs(5);
+pub(crate) const A_WHILE: Duration = Duration::from_secs(5);
 
 /// Six fake clusters, where the package is at revision 1, and a hub.
 pub(crate) struct Setup {
     pub(crate) fleet: FakeFleet,
-    prometheus: Prometheus,
+    pub(crate) prometheus: Prometheus,
     pub(crate) hub: Hub,
     _etcd: Etcd,
 }
 
 impl Setup {
     pub(crate) async fn start(rig: &Rig) -> Result<Self> {
+        Self::start_with(rig, Ok).await
+    }
+
+    /// The same with other options of the aggregator.
+    pub(crate) async fn start_with(
+        rig: &Rig,
+        change: impl FnOnce(AggregatorOptions) -> Result<AggregatorOptions>,
+    ) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
         }
         let prometheus = Prometheus::start(rig, &scraping(&fleet, &CLUSTERS)).await?;
         let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = ["--backend-timeout", "2s"].map(str::to_owned).into();
+        let hub = Hub::start_with(rig, &etcd, change(options)?).await?;
         hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
         Ok(Self { fleet, prometheus, hub, _etcd: etcd })
     }
@@ -112,7 +122,7 @@ impl Setup {
     }
 }
 
-fn three_waves() -> Value {
+pub(crate) fn three_waves() -> Value {
     json!([
         {"name": "canary", "clusters": {"count": 1}},
         {"name": "some", "clusters": {"percentage": "40%"}, "maxConcurrency": 1},

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::stream::{self, Stream};
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
@@ -24,9 +24,6 @@ const PULSE: Duration = Duration::from_secs(2);
 /// How long nobody is asked again whether who reads may go on reading.
 const ADMITTED: Duration = Duration::from_secs(30);
 
-/// Bytes that are sent at once.
-const CHUNK: usize = 64 << 10;
-
 /// Everything that the page shows. The reader's place is taken until all of it is sent.
 pub(super) async fn all<B>(
     api: &Arc<Api>,
@@ -37,12 +34,7 @@ pub(super) async fn all<B>(
     let shown = api.picture(guard, request, params.get("namespace")).await?;
     let sent = shown.send(None, api.silent());
     let (_, body) = sent.ok_or_else(|| Failure::silent("the fleet cannot be put into JSON"))?;
-    let unsent = (body, api.place(request)?);
-    let chunks = stream::unfold(unsent, |(mut body, place)| async move {
-        let chunk = body.split_to(CHUNK.min(body.len()));
-        (!chunk.is_empty()).then(|| (Ok(Frame::data(chunk)), (body, place)))
-    });
-    Ok(super::json_text(StatusCode::OK, Bytes::new()).map(|_| StreamBody::new(chunks).boxed_unsync()))
+    Ok(super::sent(body, api.place(request)?))
 }
 
 struct Reader {

@@ -12,16 +12,19 @@ pub mod gates;
 mod lists;
 mod params;
 mod pictures;
+pub(crate) mod rollouts;
 mod verdict;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::stream;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::Incoming;
 use statusbridge_api::{GROUP, fleet_package_slice, fleet_rollout_slice};
 use statusbridge_core::reconcile::judge::World;
@@ -296,6 +299,32 @@ fn json_text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
+/// Bytes that are sent at once.
+const CHUNK: usize = 64 << 10;
+
+/// An answer that may be long. The reader's place is taken until all of it is sent.
+fn sent(body: Bytes, place: Place) -> Response<Body> {
+    let chunks = stream::unfold((body, place), |(mut body, place)| async move {
+        let chunk = body.split_to(CHUNK.min(body.len()));
+        (!chunk.is_empty()).then(|| (Ok(Frame::data(chunk)), (body, place)))
+    });
+    json_text(StatusCode::OK, Bytes::new()).map(|_| StreamBody::new(chunks).boxed_unsync())
+}
+
+/// How long a body may take to come.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// The body of a request, of at most `longest` bytes.
+async fn body(body: Incoming, longest: usize) -> Result<Bytes, Failure> {
+    let body = timeout(ARRIVAL, Limited::new(body, longest).collect()).await;
+    let body = body.map_err(|_| Failure::bad(format!("the body took more than {} s", ARRIVAL.as_secs())))?;
+    let body = body.map_err(|_| {
+        let message = format!("the body has more than {longest} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", message)
+    })?;
+    Ok(body.to_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -320,7 +349,10 @@ mod tests {
         let description: Value = serde_json::from_str(OPENAPI).unwrap();
         let mut described = 0;
         for (path, methods) in description["paths"].as_object().unwrap() {
-            let example = path.replace("{namespace}", "default").replace("{name}", "payments");
+            let example = path
+                .replace("{namespace}", "default")
+                .replace("{name}", "payments")
+                .replace("{cluster}", "eu-1");
             let params = methods["get"]["parameters"].as_array().cloned().unwrap_or_default();
             let in_query = params.iter().filter(|param| param["in"] == "query");
             let described_params: BTreeSet<&str> =
@@ -328,12 +360,13 @@ mod tests {
             let taken: BTreeSet<&str> = match Endpoint::of(&example) {
                 Some(endpoint) => endpoint.params().iter().copied().collect(),
                 None if example.starts_with(gates::PATH) => ["revision"].into(),
+                None if rollouts::Question::of(&example).is_some() => BTreeSet::new(),
                 None => panic!("{path} is not served"),
             };
             assert_eq!(described_params, taken, "{path}");
             described += 1;
         }
-        // One of each kind, and the gate.
-        assert_eq!(described, 11);
+        // One of each kind, the gate, and two about rollouts.
+        assert_eq!(described, 13);
     }
 }

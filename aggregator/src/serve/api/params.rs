@@ -32,10 +32,8 @@ impl Params {
     pub(super) fn insert(&mut self, name: &str, value: String, known: &[&str]) -> Result<(), Failure> {
         if !known.contains(&name) {
             let shown: String = name.chars().take(64).collect();
-            return Err(Failure::bad(format!(
-                "there is no parameter {shown:?}; there are {}",
-                known.join(", ")
-            )));
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Failure::bad(format!("there is no parameter {shown:?}; there are {known}")));
         }
         if self.0.insert(name.to_owned(), value).is_some() {
             return Err(Failure::bad(format!("{name} is given twice")));

@@ -1,10 +1,8 @@
 //! `/v1alpha1/verdict`: whether a revision is where it should be, whatever gates there are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,16 +12,12 @@ use statusbridge_api::rollout_gate::Require;
 use statusbridge_core::reconcile::revision_verdict::{RevisionQuestion, RevisionState};
 use statusbridge_serving::authorize::Guard;
 
-use tokio::time::timeout;
-
 use super::failure::Failure;
 use super::params::Params;
 use super::{Api, Body};
 
 /// Longest body of a request: ten thousand names.
 const LONGEST_BODY: usize = 512 << 10;
-/// How long a body may take to come.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Age that evidence may have where nothing else is said: as in a FleetPackage.
 const STALE_AFTER: &str = "3m";
 
@@ -61,14 +55,7 @@ pub(super) async fn answer(
     api.admit(guard, &request, asker).await?;
     if request.method() == Method::POST {
         let _place = api.place_of_body(&request)?;
-        let body = timeout(PATIENCE, Limited::new(body, LONGEST_BODY).collect()).await;
-        let body =
-            body.map_err(|_| Failure::bad(format!("the body took more than {} s", PATIENCE.as_secs())))?;
-        let body = body.map_err(|_| {
-            let message = format!("the body has more than {LONGEST_BODY} bytes");
-            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", message)
-        })?;
-        add_body(&mut params, &body.to_bytes())?;
+        add_body(&mut params, &super::body(body, LONGEST_BODY).await?)?;
     }
     let question = read(&params)?;
     api.speaks()?;

@@ -9,7 +9,7 @@ const PACKAGE: &str = "payments";
 const REVISION: &str = "main@sha1:4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
 
 /// A controller of whose options there are none.
-fn controller(rig: &Rig, name: &str, api: &ApiServer) -> Result<Process> {
+pub(super) fn controller(rig: &Rig, name: &str, api: &ApiServer) -> Result<Process> {
     let env = [("KUBECONFIG", api.kubeconfig().into()), ("NO_PROXY", "127.0.0.1".into())];
     Process::spawn(rig, name, &program(name)?, [] as [&str; 0], env)
 }

@@ -8,6 +8,7 @@
 
 mod anew;
 mod detail;
+mod handed;
 pub mod placements;
 mod record;
 

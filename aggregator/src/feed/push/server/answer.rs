@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use statusbridge_core::exposition::{self, Origin, Outcome};
+use statusbridge_serving::authorize::bearer_token;
 use statusbridge_serving::response::{PLAIN, respond};
 use tracing::debug;
 
@@ -94,7 +95,7 @@ async fn take(request: Request<Incoming>, front: Arc<Front>) -> Answer {
     // What was rendered is not younger than the beginning of its arrival.
     let at = clock::now();
     let Some(session) = front.seated().clone() else { return standby() };
-    let Some((token, cluster)) = bearer(request.headers()).and_then(|token| session.find(token)) else {
+    let Some((token, cluster)) = bearer_token(request.headers()).and_then(|token| session.find(token)) else {
         let text = "the bearer token is of no cluster";
         return Answer::new(StatusCode::UNAUTHORIZED, PushResult::Unauthorized, text);
     };
@@ -207,10 +208,4 @@ fn no_body(error: NoBody, max: usize) -> Answer {
         NoBody::Broken => Answer::new(StatusCode::REQUEST_TIMEOUT, PushResult::Malformed, "it broke off"),
         NoBody::NotPacked(error) => malformed(&format!("it is not packed as gzip: {error}")),
     }
-}
-
-/// The token of a request.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| !token.is_empty())
 }
