@@ -242,8 +242,7 @@ impl Guard {
     }
 }
 
-/// The bearer token of a request, if it shows one that can be one.
-pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
     let usable = !token.is_empty() && token.len() <= LONGEST_TOKEN && !token.contains(' ');

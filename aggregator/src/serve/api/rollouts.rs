@@ -22,13 +22,14 @@ use statusbridge_api::GROUP;
 use statusbridge_api::fleet_rollout_slice::{self, AdmittedCluster};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::store::Key;
-use statusbridge_serving::authorize::{Guard, Wanted, bearer_token};
+use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::places::Places;
 use statusbridge_serving::response::respond;
 
 use super::failure::Failure;
 use super::params::{self, Params};
 use super::{BODIES, Body, JSON, OF_CLIENT, busy, whole};
+use crate::feed::push::server::bearer;
 use crate::gate_cache::{GateCache, NOT_AUTHORIZED};
 use crate::hub::admitted::{Admitted, Record, Unknown};
 use crate::serve::cluster_tokens::ClusterTokens;
@@ -145,7 +146,7 @@ impl Rollouts {
             return Err(Failure::not_allowed("GET, HEAD"));
         }
         Params::read(request.uri().query(), &[])?;
-        match bearer_token(request.headers()).and_then(|token| self.tokens.cluster(token)) {
+        match bearer(request.headers()).and_then(|token| self.tokens.cluster(token)) {
             Some(own) if own == cluster => {}
             Some(own) => {
                 let message =

@@ -9,13 +9,12 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use statusbridge_core::exposition::{self, Origin, Outcome};
-use statusbridge_serving::authorize::bearer_token;
 use statusbridge_serving::response::{PLAIN, respond};
 use tracing::debug;
 
 use super::body::NoBody;
 use super::session::{NoRoom, Session, stream};
-use super::{Front, INSTANCE, PATH, TokenId};
+use super::{Front, INSTANCE, PATH, TokenId, bearer};
 use crate::clock;
 use crate::feed::Receipt;
 use crate::metrics::PushResult;
@@ -95,7 +94,7 @@ async fn take(request: Request<Incoming>, front: Arc<Front>) -> Answer {
     // What was rendered is not younger than the beginning of its arrival.
     let at = clock::now();
     let Some(session) = front.seated().clone() else { return standby() };
-    let Some((token, cluster)) = bearer_token(request.headers()).and_then(|token| session.find(token)) else {
+    let Some((token, cluster)) = bearer(request.headers()).and_then(|token| session.find(token)) else {
         let text = "the bearer token is of no cluster";
         return Answer::new(StatusCode::UNAUTHORIZED, PushResult::Unauthorized, text);
     };

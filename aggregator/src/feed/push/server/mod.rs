@@ -39,7 +39,7 @@ use crate::metrics::Metrics;
 pub(in crate::feed) use body::MADE_OF_ONE;
 pub use body::most_memory;
 use session::Session;
-pub(crate) use tokens::{TokenId, Tokens, TokensFile};
+pub(crate) use tokens::{TokenId, Tokens, TokensFile, bearer};
 
 /// Where exporters push to.
 pub const PATH: &str = "/v1alpha1/push";

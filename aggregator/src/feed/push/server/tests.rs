@@ -249,7 +249,7 @@ async fn what_cannot_be_read_is_refused() {
         (&|world, _| world.http.post(world.url() + "/else"), 404, PATH),
     ];
     // Each with a token of its own: one that was refused has to wait.
-    let token = |n: usize| format!("token-{n}");
+    let token = |n: usize| format!("token {n}");
     let world = World::leader(&(0..refused.len()).map(|n| entry("a", &token(n))).collect::<String>()).await;
     for (n, (request, expected, words)) in refused.into_iter().enumerate() {
         let (status, said) = answers(request(&world, &token(n))).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use http::header::{self, HeaderMap};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -69,6 +70,12 @@ impl Tokens {
     pub(crate) fn clusters(&self) -> BTreeSet<&str> {
         self.entries.iter().map(|(_, cluster)| cluster.as_str()).collect()
     }
+}
+
+/// The token of a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| !token.is_empty())
 }
 
 fn hex(text: &str) -> Option<Hash> {
