@@ -40,6 +40,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if len(os.Args) == 1 {
+		if err := features.HubMutableFeatureGate.Add(feature.DefaultHubWorkFeatureGates); err != nil {
+			return err
+		}
+		if err := features.HubMutableFeatureGate.Set(string(feature.ManifestWorkReplicaSet) + "=true"); err != nil {
+			return err
+		}
 		return hub.NewWorkHubManagerConfig(hub.NewWorkHubManagerOptions()).
 			RunWorkHubManager(ctx, &controllercmd.ControllerContext{KubeConfig: cluster})
 	}
