@@ -89,7 +89,7 @@ bench-fleet-servers:
 	@tests/servers/install.sh kubernetes etcd victoria-metrics prometheus
 
 # BENCH=generated, victoria or propagation runs one part, CLUSTERS and PACKAGES say how large, SPEAKERS how many management
-# clusters tell of them: see docs/bench-fleet.md.
+# clusters tell of them, ROLLOUTS and WAVES how many packages are rolled out: see docs/bench-fleet.md.
 bench-fleet: cargo bench-fleet-servers shipped ## Measure the aggregator over ten thousand clusters
 	$(CARGO) build --release -p statusbridge-tests --bin bench_fleet
 	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench_fleet

@@ -20,6 +20,8 @@ pub(crate) struct Run {
     pub(crate) quiet: u64,
     /// `staleAfter` of the FleetPackages.
     pub(crate) stale_after: Duration,
+    /// How many packages are rolled out by a FleetRollout, and in how many waves.
+    pub(crate) rollouts: (usize, usize),
 }
 
 /// What some work took.
@@ -50,6 +52,17 @@ pub(crate) struct Silence {
     pub(crate) back: Duration,
 }
 
+/// What FleetRollouts took.
+#[derive(Debug)]
+pub(crate) struct Rollouts {
+    /// From the first of them until the last was rolled out, and the writes were over.
+    pub(crate) work: Work,
+    /// Quiet polls with all of their gates.
+    pub(crate) quiet: Work,
+    /// Resident memory then.
+    pub(crate) resident: u64,
+}
+
 /// The figures. Memory and sizes in bytes.
 #[derive(Debug)]
 pub(crate) struct Figures {
@@ -77,6 +90,8 @@ pub(crate) struct Figures {
     pub(crate) wave_writes: (u64, u64),
     /// All speakers silent, where there are any.
     pub(crate) silence: Option<Silence>,
+    /// FleetRollouts, where there are any.
+    pub(crate) rollouts: Option<Rollouts>,
     /// From start to the first verdict that needs the wave's clusters, with all objects in the hub.
     pub(crate) restart: Work,
     /// Resident memory after the first synchronisation, with all objects, and the most there ever was; then the most
@@ -169,6 +184,8 @@ impl Stage<'_> {
 
         let silence = if self.fleet.is_told() { Some(self.silence(&running, &quiet).await?) } else { None };
         say(&format!("silence: {silence:.1?}"));
+        let rollouts = if self.run.rollouts.0 > 0 { Some(self.rollouts(&running).await?) } else { None };
+        say(&format!("rollouts: {rollouts:.1?}"));
         let changed = self.some_change(&running, &quiet).await?;
         say(&format!("{} clusters changed: {:.1?}", changed.0, changed.1));
         let (wave, opened, wave_writes) = self.wave(&running, &quiet).await?;
@@ -190,6 +207,7 @@ impl Stage<'_> {
             opened,
             wave_writes,
             silence,
+            rollouts,
             restart,
             resident: [resident_first, resident_objects, most, most_again],
         })
@@ -352,6 +370,32 @@ impl Stage<'_> {
         self.settle(running).await?;
         let work = Work { took: written, account, backend: Duration::ZERO };
         Ok(Silence { gates, closed, written, work, writes, back })
+    }
+
+    /// FleetRollouts of the revision that all clusters have: each wave's gate opens as soon as it is judged. Then they go.
+    async fn rollouts(&self, running: &Running) -> Result<Rollouts> {
+        self.settle(running).await?;
+        let (rollouts, waves) = self.run.rollouts;
+        let (before, began) = (running.polls(0).await?, Instant::now());
+        self.hub.make_rollouts(self.fleet, rollouts, waves).await?;
+        statusbridge_tests::eventually(PATIENCE.saturating_mul(4), "all are rolled out", async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let done = self.hub.rolled_out().await?;
+            ensure!(done == rollouts, "{done} of {rollouts}");
+            Ok(())
+        })
+        .await?;
+        let work = self.work(running, before, began).await?;
+        say(&format!("rolled out: {work:.1?}"));
+        // Their gates are refreshed as all others are, which may take all of the budget for writes.
+        let before = running.polls(1).await?;
+        let quiet_began = Instant::now();
+        tokio::time::sleep(Duration::from_secs(POLL_SECONDS * self.run.quiet)).await;
+        let quiet = self.work(running, before, quiet_began).await?;
+        let resident = usage::resident(running.pid()?)?;
+        self.hub.remove_rollouts().await?;
+        self.settle(running).await?;
+        Ok(Rollouts { work, quiet, resident })
     }
 
     /// The same of the second package while the aggregator is away.

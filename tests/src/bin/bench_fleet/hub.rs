@@ -144,6 +144,48 @@ impl Hub {
         Ok(objects.len())
     }
 
+    /// Makes FleetRollouts of the last packages, of the revision that the clusters have, in waves of as many clusters each.
+    pub(crate) async fn make_rollouts(&self, fleet: &Generated, rollouts: usize, waves: usize) -> Result<()> {
+        let each = fleet.len().div_ceil(waves);
+        let wave = |number: usize| {
+            let clusters =
+                if number + 1 == waves { json!({"percentage": "100%"}) } else { json!({"count": each}) };
+            json!({"name": format!("w{number}"), "clusters": clusters})
+        };
+        let objects: Vec<Value> = fleet.packages.iter().rev().take(rollouts).map(|package| {
+            let waves: Vec<Value> = (0..waves).map(wave).collect();
+            let spec = json!({"fleetPackageRef": {"name": package}, "revision": revision(package, 0), "waves": waves});
+            object("FleetRollout", package, spec)
+        }).collect();
+        let made = stream::iter(&objects).map(|it| self.api.apply_object(it)).buffer_unordered(WRITERS);
+        made.try_for_each(|_| async { Ok(()) }).await
+    }
+
+    fn rollouts(&self) -> Api<DynamicObject> {
+        let kind = kube::core::ApiResource::from_gvk(&hub::kind("FleetRollout"));
+        Api::namespaced_with(self.api.client(), "default", &kind)
+    }
+
+    /// How many FleetRollouts are rolled out.
+    pub(crate) async fn rolled_out(&self) -> Result<usize> {
+        let all = self.rollouts().list(&kube::api::ListParams::default()).await?;
+        Ok(all.iter().filter(|it| condition(it, "Ready").0 == "True").count())
+    }
+
+    /// Deletes all FleetRollouts, and waits until the aggregator has removed their gates.
+    pub(crate) async fn remove_rollouts(&self) -> Result<()> {
+        let all = kube::api::ListParams::default();
+        self.rollouts().delete_collection(&DeleteParams::default(), &all).await?;
+        let of = kube::api::ListParams::default().labels("statusbridge.dev/wave").limit(1);
+        statusbridge_tests::eventually(Duration::from_secs(900), "their gates are gone", async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let left = self.gates.list(&of).await?.items.len();
+            ensure!(left == 0, "there are gates");
+            Ok(())
+        })
+        .await
+    }
+
     /// How many FleetPackages and gates have a status that answers them.
     pub(crate) async fn judged(&self) -> Result<usize> {
         let mut judged = 0;

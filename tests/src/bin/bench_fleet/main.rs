@@ -89,6 +89,7 @@ impl Part {
             wave: number("WAVE", 1_000)?,
             quiet: number("QUIET", 8)? as u64,
             stale_after,
+            rollouts: (number("ROLLOUTS", 0)?.min(packages - 2), number("WAVES", 100)?.clamp(1, 100)),
         };
         let machine = usage::machine();
         let began = Instant::now();

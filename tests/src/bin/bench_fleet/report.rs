@@ -115,6 +115,31 @@ pub(crate) fn render(
         row("writes to the hub meanwhile", format!("{writes}, {} in all", kilo(bytes)), None);
         row("from their next scrape until the gates are open again", seconds(silence.back), None);
     }
+    if let Some(rollouts) = &f.rollouts {
+        let (many, waves) = run.rollouts;
+        let took = rollouts.work.took;
+        row(
+            &format!("from {many} FleetRollouts of {waves} waves until all are rolled out"),
+            seconds(took),
+            None,
+        );
+        row("CPU for it, polls included", seconds(rollouts.work.account.processor), None);
+        let writes = rollouts.work.account.writes;
+        let rate = writes as f64 / took.as_secs_f64();
+        row(
+            "writes to the hub meanwhile",
+            format!("{writes}, {rate:.0} a second"),
+            Some(("100 a second", rate <= 105.0)),
+        );
+        row("CPU for a quiet poll with their gates", millis(each(&rollouts.quiet)), None);
+        let seconds = rollouts.quiet.took.as_secs_f64();
+        row(
+            "writes to the hub a second while quiet",
+            format!("{:.0}", rollouts.quiet.account.writes as f64 / seconds),
+            None,
+        );
+        row("resident memory with them", mega(rollouts.resident), None);
+    }
     let restart = f.restart.took;
     row("restart to first verdict", seconds(restart), Some(("6 s", restart <= Duration::from_secs(6))));
     // Reading takes its time, and the backend is on the same machine.
