@@ -6,7 +6,7 @@ import { span, unix } from '../model/time';
 import { gateAddress, rolloutAddress } from '../route';
 import { useConnection, useSeconds } from './context';
 import { Missing } from './missing';
-import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, Steps } from './parts';
+import { ExcusedList, Fact, GateState, NewcomersList, Revision, Running, Since, Stack, Steps } from './parts';
 import { GateBars, WaitingFor, terms } from './rollout';
 
 export function GateView({ namespace, name }: { namespace: string; name: string }) {
@@ -93,6 +93,7 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
               .join(', ')}
           </p>
           <ExcusedList excused={status?.excused} count={status?.clusters?.excused} />
+          <NewcomersList newcomers={status?.newcomers} />
           <GateBars gate={gate} known={connection.known()} />
           {spec.override && (
             <p class="override">
