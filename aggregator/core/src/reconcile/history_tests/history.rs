@@ -76,6 +76,10 @@ fn keeps_to_members(object: &Value, status: &Value) {
         assert!(status["members"].is_null(), "nothing is frozen: {status}");
         return;
     }
+    if object["metadata"]["annotations"]["touched"] == "true" {
+        // What stands there is not the aggregator's.
+        return;
+    }
     let (before, after) = (&object["status"]["members"], &status["members"]);
     let conditions = status["conditions"].as_array().unwrap();
     let open = conditions.iter().find(|it| it["type"] == "Open").unwrap();
@@ -223,7 +227,10 @@ impl History {
 
     /// Somebody else changes what a gate says.
     pub(super) fn touched_status(&mut self, at: usize, change: impl FnOnce(&mut Value)) {
-        self.touch(Kind::RolloutGate, key(GATES[at]), |gate| change(&mut gate["status"]));
+        self.touch(Kind::RolloutGate, key(GATES[at]), |gate| {
+            gate["metadata"]["annotations"] = json!({"touched": "true"});
+            change(&mut gate["status"]);
+        });
     }
 
     /// A feed is polled, and if it answers it tells of every exporter that is scraped.
