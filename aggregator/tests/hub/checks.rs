@@ -192,6 +192,8 @@ fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
         targets,
         excused: &Excused::nobody(),
         membership: &Membership::Known,
+        selected: None,
+        unheard: None,
         artifact: Ok(Fingerprint::of(&case.spec.revision)),
         stages: &[],
         seen_anywhere: &|| true,

@@ -84,6 +84,8 @@ impl Case {
             targets: &targets,
             excused: &excused,
             membership: &Membership::Known,
+            selected: None,
+            unheard: None,
             artifact: Ok(Fingerprint::of(&self.gate.revision)),
             stages: &[],
             seen_anywhere: &|| true,

@@ -101,6 +101,8 @@ fn judge(
         targets: wave,
         excused: &Excused::nobody(),
         membership: &Membership::Known,
+        selected: None,
+        unheard: None,
         artifact: Ok(Fingerprint::of(&spec.revision)),
         stages: &[],
         seen_anywhere: &|| true,

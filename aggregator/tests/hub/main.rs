@@ -7,6 +7,7 @@ mod crds;
 mod deadline;
 mod depends;
 mod excused;
+mod frozen;
 mod gate;
 mod history;
 mod laws;

@@ -36,6 +36,8 @@ fn gate_of(
         targets,
         excused: &Excused::nobody(),
         membership,
+        selected: None,
+        unheard: None,
         artifact: Ok(Fingerprint::of(R2)),
         stages: &[],
         seen_anywhere: &|| true,

@@ -260,6 +260,8 @@ fn judge(world: &World) -> RolloutGateStatus {
         targets: &counted,
         excused: &excused,
         membership: &Membership::Known,
+        selected: None,
+        unheard: None,
         artifact: Ok(Fingerprint::of(&world.spec.revision)),
         stages: &[],
         seen_anywhere: &|| true,

@@ -25,6 +25,7 @@ export interface ClusterSet {
   names?: string[];
   selector?: Selector;
   reporting?: { minClusters?: number };
+  freeze?: boolean;
 }
 
 export interface Waiting {
@@ -40,6 +41,12 @@ export interface Excused {
   clusterName: string;
   reason: string;
   until?: string;
+}
+
+/** Clusters that wait for the next revision; the first ten. */
+export interface Newcomers {
+  count: number;
+  clusters: string[];
 }
 
 /** Clusters that need not be healthy now, by their numbers. */
@@ -129,6 +136,8 @@ export interface GateStatus {
   healthy?: string;
   clusters?: Counts;
   excused?: Excused[];
+  members?: { of: string; since: string; clusters: string[] };
+  newcomers?: Newcomers;
   waitingFor?: Waiting[];
   checks?: { name: string; state: 'Pending' | 'Passed' | 'Failed'; value?: string; message?: string }[];
   conditions?: Condition[];

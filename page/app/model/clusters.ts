@@ -1,6 +1,6 @@
 // Which clusters a gate is about.
 
-import type { Cluster, ClusterSet, Selector } from './api';
+import type { Cluster, ClusterSet, Gate, Selector } from './api';
 
 function matches(selector: Selector, labels: Record<string, string>): boolean {
   const equal = Object.entries(selector.matchLabels ?? {}).every(([key, value]) => labels[key] === value);
@@ -20,6 +20,13 @@ function matches(selector: Selector, labels: Record<string, string>): boolean {
     }
   });
   return equal && expressions;
+}
+
+/** The clusters of a gate: those that it keeps to, or else those of its spec. */
+export function clustersOf({ metadata, spec, status }: Gate): ClusterSet {
+  const judged = status?.observedGeneration === metadata.generation;
+  const members = judged && spec.clusters.freeze ? status?.members : undefined;
+  return members ? { names: members.clusters } : spec.clusters;
 }
 
 /** Whether the set names or selects a cluster; `reporting` selects every cluster that has a cell. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Changes, Gate, Snapshot } from './api';
 import { change, countRevisions, countStates, decode, grown } from './cells';
-import { membership, needAndBudget } from './clusters';
+import { clustersOf, membership, needAndBudget } from './clusters';
 import { type Filter, view } from './filter';
 import { apply, read } from './fleet';
 import { search } from './search';
@@ -224,6 +224,15 @@ describe('clusters of a gate', () => {
     [{ selector: { matchExpressions: [{ key: 'region', operator: 'Like', values: ['eu'] }] } }, false],
   ])('%j', (set, expected) => {
     expect(membership(set)(eu)).toBe(expected);
+  });
+  test('a gate that freezes its clusters keeps to those that it was judged by', () => {
+    const clusters = { selector: {}, freeze: true };
+    const members = { of: 'x', since: '2026-01-01T00:00:00Z', clusters: ['eu-2'] };
+    const frozen = { ...gate('g'), status: { observedGeneration: 1, members } };
+    frozen.spec.clusters = clusters;
+    expect(clustersOf(frozen)).toEqual({ names: ['eu-2'] });
+    expect(clustersOf({ ...frozen, status: { observedGeneration: 0, members } })).toBe(clusters);
+    expect(clustersOf({ ...frozen, status: null })).toBe(clusters);
   });
   // The same table as `need_and_budget` of the aggregator goes by.
   test.each([

@@ -7,7 +7,7 @@ import { span, unix } from '../model/time';
 import { gateAddress, packageAddress, rolloutAddress } from '../route';
 import { useConnection, useSeconds } from './context';
 import { Missing } from './missing';
-import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, Steps } from './parts';
+import { ExcusedList, Fact, GateState, NewcomersList, Revision, Running, Since, Stack, Steps } from './parts';
 import { GateBars, WaitingFor, terms } from './package';
 
 export function GateView({ namespace, name }: { namespace: string; name: string }) {
@@ -100,6 +100,7 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
               .join(', ')}
           </p>
           <ExcusedList excused={status?.excused} count={status?.clusters?.excused} />
+          <NewcomersList newcomers={status?.newcomers} />
           <GateBars gate={gate} known={connection.known()} />
           {spec.override && (
             <p class="override">

@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import type { Gate, PackageDetail, Waiting } from '../model/api';
 import { countRevisions } from '../model/cells';
-import { membership, needAndBudget } from '../model/clusters';
+import { clustersOf, membership, needAndBudget } from '../model/clusters';
 import { type Fleet, type Package, keyOf } from '../model/fleet';
 import { gatesBefore } from '../model/rollouts';
 import { gateParts, rank } from '../model/states';
@@ -360,7 +360,7 @@ interface ClustersProps {
 function Clusters({ detail, error, fleet, gates, filter: { wave, part, most }, now }: ClustersProps) {
   const labels = useMemo(() => new Map(fleet.clusters.map((it) => [it.name, it])), [fleet, fleet.changed]);
   const members = useMemo(
-    () => gates.map(({ metadata, spec }) => ({ name: metadata.name, has: membership(spec.clusters) })),
+    () => gates.map((gate) => ({ name: gate.metadata.name, has: membership(clustersOf(gate)) })),
     [gates],
   );
   if (error) return <p class="error">The clusters cannot be shown: {error}</p>;

@@ -1,7 +1,7 @@
 // Small parts that several views share.
 
 import type { ComponentChildren } from 'preact';
-import type { Excused, Gate } from '../model/api';
+import type { Excused, Gate, Newcomers } from '../model/api';
 import type { Fleet, Package, Step } from '../model/fleet';
 import { type Kind, type Part, look, rank } from '../model/states';
 import { type Bar, clock, span, unix } from '../model/time';
@@ -114,6 +114,22 @@ export function ExcusedList({ excused, count }: { excused: Excused[] | undefined
         <li key={clusterName} class="override">
           Excused: <a href={clusterAddress(clusterName)}>{clusterName}</a>, {reason}
           {until && `, until ${until}`}
+        </li>
+      ))}
+      {more > 0 && <li class="dim">and {more} more</li>}
+    </ul>
+  );
+}
+
+/** Clusters that joined after a gate's were frozen. */
+export function NewcomersList({ newcomers }: { newcomers: Newcomers | undefined }) {
+  if (!newcomers) return null;
+  const more = newcomers.count - newcomers.clusters.length;
+  return (
+    <ul class="plain" aria-label="Newcomers">
+      {newcomers.clusters.map((name) => (
+        <li key={name}>
+          Waits for the next revision: <a href={clusterAddress(name)}>{name}</a>
         </li>
       ))}
       {more > 0 && <li class="dim">and {more} more</li>}

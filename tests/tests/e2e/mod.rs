@@ -14,6 +14,7 @@ mod events;
 mod excused;
 mod exporter_silent;
 mod flux_delivers;
+mod frozen;
 mod gates_page;
 mod handed_over;
 mod helm;

@@ -9,14 +9,20 @@ use serde_with::skip_serializing_none;
 
 use super::label_selector::LabelSelector;
 
-/// Which clusters are meant: exactly one of the fields.
+/// Which clusters are meant: exactly one of `names`, `selector` and `reporting`.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "(has(self.names) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.reporting) ? 1 : 0) == 1",
-    "message": "exactly one of names, selector and reporting must be set"
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "(has(self.names) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.reporting) ? 1 : 0) == 1",
+        "message": "exactly one of names, selector and reporting must be set"
+    },
+    {
+        "rule": "!has(self.freeze) || !self.freeze || !has(self.reporting)",
+        "message": "only clusters that are named or selected can be frozen, not those that report"
+    }
+]))]
 pub struct ClusterSet {
     /// The clusters by name, as the metrics pipeline labels them. A cluster named here that does
     /// not report counts as missing.
@@ -28,6 +34,10 @@ pub struct ClusterSet {
     pub selector: Option<LabelSelector>,
     /// Every cluster that reports the package, or did so lately.
     pub reporting: Option<Reporting>,
+    /// Whether the clusters of a RolloutGate are those that are selected when it is first judged for a revision: one that
+    /// joins later waits for the next revision, and one that leaves the selection goes on counting.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub freeze: bool,
 }
 
 /// The one way in which a [`ClusterSet`] chooses.
@@ -47,6 +57,11 @@ impl ClusterSet {
         Self { reporting: Some(Reporting { min_clusters: 1 }), ..Self::default() }
     }
 
+    /// These clusters.
+    pub fn named(names: Vec<String>) -> Self {
+        Self { names: Some(names), ..Self::default() }
+    }
+
     /// How it chooses.
     ///
     /// # Errors
@@ -58,6 +73,10 @@ impl ClusterSet {
                 Some(error) => Err(error),
                 None => Ok(Choice::Selector(selector)),
             },
+            (None, None, Some(_)) if self.freeze => {
+                Err("clusters.freeze is for clusters that are named or selected, not for those that report"
+                    .to_owned())
+            }
             (None, None, Some(reporting)) => Ok(Choice::Reporting(reporting)),
             _ => Err("clusters must have exactly one of names, selector and reporting".to_owned()),
         }

@@ -82,7 +82,7 @@ impl TraceStage {
         ClusterSet {
             names: self.cluster.clone().map(|cluster| vec![cluster]),
             selector: self.selector.clone(),
-            reporting: None,
+            ..ClusterSet::default()
         }
     }
 }

@@ -53,6 +53,10 @@ use crate::fields::trace::{StageStatus, TraceStage};
     {
         "rule": "!has(self.trace) || size(self.trace) == 0 || has(self.revision) || has(self.revisionFrom)",
         "message": "a trace follows a revision: set revision or revisionFrom"
+    },
+    {
+        "rule": "!has(self.clusters) || !has(self.clusters.freeze) || !self.clusters.freeze",
+        "message": "only the clusters of a RolloutGate can be frozen, not those of a FleetPackage"
     }
 ]))]
 pub struct FleetPackageSpec {

@@ -229,6 +229,10 @@ pub struct RolloutGateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub excused: Vec<ExcusedCluster>,
+    /// The clusters that count for the revision whatever the selector selects now, where `clusters.freeze` is set.
+    pub members: Option<Members>,
+    /// Clusters that are selected now and are none of `members`: they wait for the next revision.
+    pub newcomers: Option<Newcomers>,
     /// What keeps the gate closed, most important first; empty while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -277,6 +281,30 @@ pub struct Approved {
     pub user: String,
     /// When.
     pub at: Option<Time>,
+}
+
+/// The clusters that a gate keeps to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Members {
+    /// Stands for the revision and the selector that they were fixed for: another one fixes them anew.
+    pub of: String,
+    /// When they were fixed.
+    pub since: Time,
+    /// All of them, by name.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub clusters: Vec<String>,
+}
+
+/// Clusters that wait for the next revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Newcomers {
+    /// How many.
+    pub count: u64,
+    /// The first ten of them, by name.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub clusters: Vec<String>,
 }
 
 /// Clusters by what is known of them. `total` is the sum of `healthy`, `progressing`, `failed`,

@@ -88,6 +88,8 @@ pub fn least(open: &RolloutGateStatus, closed: &RolloutGateStatus) -> RolloutGat
         verdict_since: open.verdict_since.as_ref().and(closed.verdict_since.clone()),
         outcome_since: open.outcome_since.as_ref().and(closed.outcome_since.clone()),
         tenancy: open.tenancy.clone(),
+        // Else they would be fixed anew, without those that have left.
+        members: open.members.clone(),
         conditions: [READY, OPEN, OPENED_ONCE].into_iter().filter_map(condition).collect(),
         ..RolloutGateStatus::default()
     }

@@ -184,6 +184,10 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
         _ if !spec.trace.is_empty() && spec.revision.is_none() && spec.revision_from.is_none() => {
             Err("a trace follows a revision: set revision or revisionFrom".to_owned())
         }
+        _ if spec.clusters.freeze => Err(
+            "clusters.freeze is for RolloutGates: a FleetPackage tells of the clusters that are there now"
+                .to_owned(),
+        ),
         (Err(error), _) => Err(error.to_string()),
         (_, Some(error)) => Err(error),
         (Ok(stale_after), None) => {

@@ -3,6 +3,7 @@
 mod asked;
 mod checks;
 mod input;
+mod members;
 mod own_terms;
 mod until;
 mod waiting;
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
 use statusbridge_api::rollout_gate::{
-    Approved, GateCounts, GateTerms, Override, OverrideState, Require, Waiting,
+    Approved, GateCounts, GateTerms, Members, Override, OverrideState, Require, Waiting,
 };
 use statusbridge_api::window::Approval;
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
@@ -29,6 +30,8 @@ use crate::time::Seconds;
 
 pub use asked::{Asked, NoQuery};
 pub use input::{Input, PackageSpec};
+use members::Fixing;
+pub use members::kept_members;
 pub(crate) use until::holds_until;
 use waiting::entry;
 
@@ -41,6 +44,8 @@ struct Finding {
     counts: Option<GateCounts>,
     /// Empty: the gate is open.
     waiting: Vec<Waiting>,
+    /// The members that are fixed now.
+    fixed: Option<Members>,
     /// Nobody but a person can change it.
     stalled: bool,
     checks: Vec<CheckStatus>,
@@ -66,6 +71,8 @@ struct Survey<'a> {
     states: Vec<(Reason, &'a Target)>,
     counts: GateCounts,
     waiting: Vec<Waiting>,
+    /// The members that are fixed now.
+    fixed: Option<Members>,
 }
 
 /// The status that follows.
@@ -177,6 +184,7 @@ fn nothing(reason: Reason, message: &str, stalled: bool) -> Finding {
     Finding {
         counts: None,
         waiting: vec![whole(reason, shorten(message))],
+        fixed: None,
         stalled,
         checks: Vec::new(),
         oldest_answer: None,
@@ -253,7 +261,7 @@ fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
 }
 
 fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Finding {
-    let Survey { states, counts, mut waiting } = survey(input, spec, terms);
+    let Survey { states, counts, mut waiting, fixed } = survey(input, spec, terms);
     let (checks, oldest_answer) = if waiting.is_empty() {
         let outcome = checks::judge(input, &terms.checks, terms.stale_after, &states);
         waiting.extend(outcome.waiting.into_iter().map(|(reason, message, clusters)| Waiting {
@@ -267,8 +275,9 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Findin
     } else {
         (checks::not_yet(&terms.checks), None)
     };
-    let stalled = counts.failed > terms.budget || input.dependencies.cycle.is_some();
-    Finding { counts: Some(counts), waiting, stalled, checks, oldest_answer }
+    let is_invalid = waiting.iter().any(|entry| entry.reason == Reason::InvalidSpec.name());
+    let stalled = counts.failed > terms.budget || input.dependencies.cycle.is_some() || is_invalid;
+    Finding { counts: Some(counts), waiting, fixed, stalled, checks, oldest_answer }
 }
 
 fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Survey<'a> {
@@ -281,6 +290,10 @@ fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> S
     let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
     let over_budget = counts.failed + unobserved > terms.budget;
     let mut waiting = gate_level(input, spec, terms, counts.total);
+    let fixing = members::fixing(input, spec);
+    if let Fixing::Cannot(reason, message) = &fixing {
+        waiting.push(whole(*reason, message.clone()));
+    }
     // Where those out of sight are over the budget, they are named instead.
     let few = input.excused.too_few_observed(terms.least_observed, counts.total - unobserved, counts.total);
     waiting.extend(few.filter(|_| !over_budget).map(|(reason, message)| whole(reason, message)));
@@ -294,10 +307,17 @@ fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> S
             waiting.push(whole(Reason::TooFewClusters, message));
         }
     }
+    let fixed = if let Fixing::Now(members) = fixing { Some(members) } else { None };
+    if fixed.is_some() && waiting.is_empty() {
+        // Once they stand in the hub, whoever judges next keeps to them.
+        let message = "the clusters of the revision are fixed from now on, and are not written down yet";
+        waiting.push(whole(Reason::Pending, message.to_owned()));
+    }
     // What only a person can change comes before what may pass by itself.
-    let lasting = [Reason::DependencyCycle.name(), Reason::FailureBudgetExceeded.name()];
+    let lasting =
+        [Reason::InvalidSpec, Reason::DependencyCycle, Reason::FailureBudgetExceeded].map(Reason::name);
     waiting.sort_by_key(|entry| !lasting.contains(&entry.reason.as_str()));
-    Survey { states, counts, waiting }
+    Survey { states, counts, waiting, fixed }
 }
 
 fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, total: u64) -> Vec<Waiting> {
@@ -308,7 +328,11 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, tota
         waiting.push(whole(Reason::BackendUnavailable, message));
     }
     if let Some(doubt) = input.membership.doubt()
-        && input.membership.forbids(was_open(input), input.moment, terms.stale_after)
+        && input.membership.forbids(
+            was_open(input) && !members::are_missing(input, spec),
+            input.moment,
+            terms.stale_after,
+        )
     {
         waiting.push(whole(Reason::ClusterProfilesUnavailable, doubt));
     }
@@ -432,7 +456,8 @@ fn write_up(
     hold: Option<Hold>,
     finding: Finding,
 ) -> RolloutGateStatus {
-    let Finding { counts, mut waiting, mut stalled, checks, oldest_answer } = finding;
+    let Finding { counts, mut waiting, fixed, mut stalled, checks, oldest_answer } = finding;
+    let (members, newcomers) = members::standing(input, fixed);
     let open_until = hold.as_ref().and_then(|hold| hold.open_until);
     hold::insert(&mut waiting, hold.map(|hold| hold.waiting).unwrap_or_default());
     let word = in_force(spec, input.moment);
@@ -463,7 +488,8 @@ fn write_up(
             }
             None => {
                 let (open, reason, message) = satisfied(spec, counts.as_ref());
-                let besides = [input.excused.words(), input.membership.doubt()].into_iter().flatten();
+                let joined = newcomers.as_ref().map(members::words);
+                let besides = [input.excused.words(), joined, input.membership.doubt()].into_iter().flatten();
                 (open, reason, besides.fold(message, |message, more| format!("{message}; {more}")))
             }
         },
@@ -491,6 +517,8 @@ fn write_up(
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
         excused: counts.map(|_| input.excused.list()).unwrap_or_default(),
+        members,
+        newcomers,
         waiting_for: waiting,
         checks,
         tenancy: None,

@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
 use statusbridge_api::excuse::ExcusedCluster;
-use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, RolloutGateStatus, Waiting};
+use statusbridge_api::rollout_gate::{
+    GateCounts, Newcomers, Override, OverrideState, RolloutGateStatus, Waiting,
+};
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use statusbridge_contract::Fingerprint;
 
@@ -190,6 +192,8 @@ pub struct GateVerdict {
     /// Clusters that are excused now, the first ten.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub excused: Vec<ExcusedCluster>,
+    /// Clusters that wait for the next revision, as the gate's are frozen.
+    pub newcomers: Option<Newcomers>,
     /// What keeps it closed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<Waiting>,
@@ -273,6 +277,7 @@ pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
         healthy: status.healthy,
         clusters: status.clusters,
         excused: status.excused,
+        newcomers: status.newcomers,
         waiting_for: status.waiting_for,
     }
 }

@@ -26,7 +26,7 @@ use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::references::Resolution;
 use crate::reconcile::state::State;
 use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
-use crate::reconcile::targets::{Chosen, Counted, Sources, shown_backend};
+use crate::reconcile::targets::{Chosen, Counted, Sources, shown, shown_backend};
 use crate::reconcile::tenancy::Grant;
 use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
 use crate::time::Seconds;
@@ -322,6 +322,9 @@ impl World<'_> {
                 until: input.spec.map_or(never, |spec| rollout_gate::holds_until(input, spec)),
                 stands: !worth,
             };
+            // What was just fixed is judged by once it stands in the hub.
+            let kept = input.spec.ok().and_then(|spec| rollout_gate::kept_members(spec, input.previous));
+            let basis = basis.filter(|_| kept.is_some() || status.members.is_none());
             self.keep(Kind::RolloutGate, object, basis, found);
             worth.then_some(status)
         })
@@ -380,10 +383,16 @@ impl World<'_> {
             _ => Trace::none(""),
         };
         let artifact = trace.artifact.as_ref().copied().map_err(String::as_str);
+        let mut selected = None;
         let (package, chosen, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
                 let stale_after = stale_after(package);
-                let chosen = self.count(&grant, package, &gate.clusters, excuses.clone());
+                let members = rollout_gate::kept_members(gate, previous);
+                selected =
+                    members.and_then(|_| self.sources(&grant).selected(gate.clusters.selector.as_ref()?));
+                let fixed = members.map(|it| ClusterSet::named(it.clusters.clone()));
+                let clusters = fixed.as_ref().unwrap_or(&gate.clusters);
+                let chosen = self.count(&grant, package, clusters, excuses.clone());
                 (PackageSpec::Found(package), chosen, stale_after)
             }
             (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Counted::nobody(), 0.0),
@@ -408,6 +417,8 @@ impl World<'_> {
             targets: &chosen.targets,
             excused: &chosen.excused,
             membership: &chosen.membership,
+            selected: selected.as_deref(),
+            unheard: self.state.feeds.unheard().map(|error| shown(error, &grant)),
             seen_anywhere: &seen_anywhere,
             dependencies: &dependencies,
             checks: &checks,

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use statusbridge_api::common::Choice;
-use statusbridge_api::{ClusterSet, PackageRef};
+use statusbridge_api::{ClusterSet, LabelSelector, PackageRef};
 
 use crate::decide::excused::{Excused, Excuses};
 use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
 use crate::reconcile::observation_cache::ObservationCache;
-use crate::reconcile::profiles::{Doubt, Profiles};
+use crate::reconcile::profiles::{Doubt, Profiles, Selected};
 use crate::reconcile::tenancy::Grant;
 use crate::time::Seconds;
 
@@ -100,22 +100,36 @@ impl Sources<'_> {
                 known(names.iter().filter(|name| self.grant.allows(name)).map(|name| look(name)).collect())
             }
             Ok(Choice::Selector(selector)) => {
-                let selected = self.profiles.select(selector).into_iter();
-                let targets = selected.filter_map(|it| match it.doubt {
-                    None => self.grant.allows(it.cluster).then(|| look(it.cluster)),
-                    Some(Doubt::Ambiguous(why)) => self.grant.allows(it.cluster).then(|| {
+                let targets = self.select(selector).map(|it| match it.doubt {
+                    None => look(it.cluster),
+                    Some(Doubt::Ambiguous(why)) => {
                         in_doubt(it.cluster, Standing::Conflict, reason::CLUSTER_PROFILE_CONFLICT, why)
-                    }),
-                    // Whose cluster it is cannot be told, so it is nobody's.
-                    Some(Doubt::Unnamed(why)) => self
-                        .grant
-                        .allows_all()
-                        .then(|| in_doubt(it.cluster, Standing::Missing, reason::CLUSTER_NAME_UNKNOWN, why)),
+                    }
+                    Some(Doubt::Unnamed(why)) => {
+                        in_doubt(it.cluster, Standing::Missing, reason::CLUSTER_NAME_UNKNOWN, why)
+                    }
                 });
                 let targets = targets.collect();
                 Chosen { targets, membership: self.shown_membership() }
             }
         }
+    }
+
+    fn select(&self, selector: &LabelSelector) -> impl Iterator<Item = Selected<'_>> {
+        self.profiles.select(selector).into_iter().filter(|it| match it.doubt {
+            None | Some(Doubt::Ambiguous(_)) => self.grant.allows(it.cluster),
+            // Whose cluster it is cannot be told, so it is nobody's.
+            Some(Doubt::Unnamed(_)) => self.grant.allows_all(),
+        })
+    }
+
+    /// The clusters that a selector selects, by name; none where nothing can be selected now.
+    pub(crate) fn selected(&self, selector: &LabelSelector) -> Option<Vec<String>> {
+        self.profiles
+            .membership()
+            .obstacle()
+            .is_none()
+            .then(|| self.select(selector).map(|it| it.cluster.to_owned()).collect())
     }
 
     /// What is known of the package in a cluster, without being remembered.
@@ -160,12 +174,17 @@ fn in_doubt(cluster: &str, standing: Standing, reason: &'static str, message: St
     Target { cluster: cluster.to_owned(), observation }
 }
 
-/// What may be said of the backend: an error may repeat a query, which names clusters.
+/// What may be said of an error of the backend: it may repeat a query, which names clusters.
+pub(crate) fn shown<'a>(error: &'a str, grant: &Grant<'_>) -> &'a str {
+    if grant.is_one_of_several() { HIDDEN } else { error }
+}
+
+/// The same of the backend.
 pub(crate) fn shown_backend<'a>(backend: Backend<'a>, grant: &Grant<'_>) -> Backend<'a> {
     match backend {
-        Backend::Fails(_) if grant.is_one_of_several() => Backend::Fails(HIDDEN),
-        Backend::Unknown(_) if grant.is_one_of_several() => Backend::Unknown(HIDDEN),
-        other => other,
+        Backend::Answers => Backend::Answers,
+        Backend::Fails(error) => Backend::Fails(shown(error, grant)),
+        Backend::Unknown(error) => Backend::Unknown(shown(error, grant)),
     }
 }
 

@@ -130,7 +130,7 @@ fn clusters(params: &Params) -> Result<ClusterSet, Failure> {
     match (params.get("clusters"), params.get("selector"), params.get("reporting")) {
         (Some(names), None, None) => {
             let names = names.split(',').map(|name| name.trim().to_owned()).collect();
-            Ok(ClusterSet { names: Some(names), ..ClusterSet::default() })
+            Ok(ClusterSet::named(names))
         }
         (None, Some(selector), None) => {
             let selector = selector.parse().map_err(|error| Failure::bad(format!("selector: {error}")))?;

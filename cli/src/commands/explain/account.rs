@@ -11,7 +11,7 @@ use statusbridge_api::fleet_package::Detail;
 use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::excused::least_observed;
-use statusbridge_core::decide::rollout_gate::need_and_budget;
+use statusbridge_core::decide::rollout_gate::{kept_members, need_and_budget};
 use statusbridge_core::decide::unix;
 use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
 use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject};
@@ -178,7 +178,9 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
         })
     });
     let package = package.as_ref();
-    let clusters = gate.spec.as_ref().map(|spec| &spec.clusters);
+    let members = gate.spec.as_ref().ok().and_then(|spec| kept_members(spec, gate.status.as_ref()));
+    let frozen = members.map(|members| ClusterSet::named(members.clusters.clone()));
+    let clusters = gate.spec.as_ref().map(|spec| frozen.as_ref().unwrap_or(&spec.clusters));
     let total = counts.map(|counts| counts.total + counts.excused);
     Ok(Account {
         terms,

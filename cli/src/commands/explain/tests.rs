@@ -2,6 +2,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
+use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::reconcile::store::{HubObject, Kind};
@@ -168,6 +169,30 @@ fn clusters_that_are_excused_are_told() {
     let ended = account_at(&seen, 3601.0);
     let doubt = "a cluster is not excused any more, and the gate has not been judged since";
     assert!(ended.doubts.iter().any(|it| it == doubt), "{:?}", ended.doubts);
+}
+
+#[test]
+fn the_clusters_that_a_gate_keeps_to_are_told_and_those_that_wait() {
+    let clusters = json!({"selector": {"matchLabels": {"env": "prod"}}, "freeze": true});
+    let frozen = |of: &str| {
+        of_gate(|it| {
+            it["spec"]["clusters"] = clusters.clone();
+            it["status"]["members"] =
+                json!({"of": of, "since": "2027-01-15T07:00:00Z", "clusters": ["eu-1", "us-7"]});
+            it["status"]["newcomers"] = json!({"count": 12, "clusters": ["us-8", "us-9"]});
+        })
+    };
+    let names = |account: &Account| -> Vec<String> {
+        account.clusters.iter().map(|it| it.row.cluster_name.clone()).collect()
+    };
+    let of = Fingerprint::of(&format!("{} {}", Fingerprint::of(R2), clusters["selector"])).to_string();
+    let account = told(&frozen(&of));
+    assert_eq!(names(&account), ["us-7", "eu-1"], "whatever the slices have");
+    let text = render(&account);
+    let has = |line: &str| assert!(text.lines().any(|it| it == line), "no {line:?} in {text}");
+    has("Members       2, frozen at 2027-01-15T07:00:00Z");
+    has("Newcomers     12: us-8, us-9");
+    assert_eq!(names(&told(&frozen("of-another"))), ["us-1", "eu-1"], "they are of another revision");
 }
 
 fn account_at(seen: &Seen, later: f64) -> Account {

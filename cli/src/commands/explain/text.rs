@@ -141,6 +141,8 @@ impl Page {
                 "revisions" => "Revision at",
                 "problems" => "Problem",
                 "excused" => "Excused",
+                "members" => "Members",
+                "newcomers" => "Newcomers",
                 "history" => "History",
                 "trace" => "Stage",
                 "checks" => "Checked",
@@ -149,6 +151,10 @@ impl Page {
             match value {
                 _ if TOLD.contains(&name.as_str()) => {}
                 Value::Array(items) => items.iter().for_each(|item| self.line(label, &item_text(name, item))),
+                value if name == "members" => self.line(label, &members(value)),
+                value if name == "newcomers" => {
+                    self.line(label, &format!("{}: {}", value["count"], plain(&value["clusters"])));
+                }
                 value => self.line(label, &plain(value)),
             }
         }
@@ -217,6 +223,12 @@ fn clusters(rows: &[Row]) -> String {
         lines.iter_mut().for_each(|line| drop(line.remove(1)));
     }
     format!("\n{}", table(&lines))
+}
+
+/// The clusters that a gate keeps to: how many, as the table has them.
+fn members(value: &Value) -> String {
+    let count = value["clusters"].as_array().map_or(0, Vec::len);
+    format!("{count}{}", around(", frozen at ", value["since"].as_str(), ""))
 }
 
 fn item_text(list: &str, item: &Value) -> String {

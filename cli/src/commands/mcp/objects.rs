@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use serde_with::skip_serializing_none;
 use statusbridge_api::excuse::ExcusedCluster;
 use statusbridge_api::fleet_package::{FleetPackageSpec, FleetPackageStatus};
-use statusbridge_api::rollout_gate::{RolloutGateSpec, RolloutGateStatus, Waiting};
+use statusbridge_api::rollout_gate::{Newcomers, RolloutGateSpec, RolloutGateStatus, Waiting};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::PackageObject;
 use statusbridge_core::time::Seconds;
@@ -42,6 +42,8 @@ pub(super) struct Standing {
     /// Clusters that are excused now, the first ten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) excused: Vec<ExcusedCluster>,
+    /// Clusters that wait for the next revision.
+    pub(super) newcomers: Option<Newcomers>,
 }
 
 /// An object of the hub.
@@ -80,6 +82,9 @@ impl<S, T> Object<S, T> {
         }
         for ExcusedCluster { cluster_name, reason, .. } in &it.excused {
             line += &format!(", {} excused ({})", plain(cluster_name), quoted(reason));
+        }
+        if let Some(newcomers) = &it.newcomers {
+            line += &format!(", {} clusters left to the next revision", newcomers.count);
         }
         if let Some(age) = it.age_seconds {
             line += &format!(", evidence {} old", span(age));

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
+use statusbridge_api::rollout_gate::Newcomers;
 use statusbridge_core::reconcile::store::Kind;
 
 use super::entry::{Entry, Totals};
@@ -98,7 +99,7 @@ fn summary(entries: &[Entry]) -> String {
     format!("\n{packages}; {}, {gates_open} open{stalled}\n", many(gates, "gate"))
 }
 
-/// All that keeps gates closed, the clusters that are excused, and every cluster that a package names as a problem.
+/// All that keeps gates closed, the clusters that are excused or have joined later, and every cluster that a package names as a problem.
 fn details(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
@@ -112,6 +113,11 @@ fn details(entries: &[Entry]) -> String {
         for it in &reading.excused {
             let until = it.until.as_ref().map(|until| format!(" until {}", until.0)).unwrap_or_default();
             let line = format!("{of} excuses {}{until}: {}", it.cluster_name, it.reason);
+            let _ = writeln!(text, "{}", one_line(&line));
+        }
+        if let Some(Newcomers { count, clusters }) = &reading.newcomers {
+            let line =
+                format!("{of} leaves newcomers to the next revision, {count}: {}", clusters.join(", "));
             let _ = writeln!(text, "{}", one_line(&line));
         }
         for problem in &entry.problems {

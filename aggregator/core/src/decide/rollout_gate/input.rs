@@ -37,6 +37,10 @@ pub struct Input<'a> {
     pub excused: &'a Excused<'a>,
     /// Whether they are all that are meant.
     pub membership: &'a Membership,
+    /// The clusters that the selector of a gate with fixed members selects now; none where that is not known.
+    pub selected: Option<&'a [String]>,
+    /// Why some feed has never answered, if one has not.
+    pub unheard: Option<&'a str>,
     /// What the clusters have to run: what comes of the gate's revision at the end of the trace, or why
     /// that is not known.
     pub artifact: Result<Fingerprint, &'a str>,

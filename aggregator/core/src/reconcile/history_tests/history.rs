@@ -69,6 +69,28 @@ fn object(value: &Value) -> LazyObject {
     serde_json::from_value(value.clone()).unwrap()
 }
 
+/// No gate opens by members that did not stand in the hub before, and none has others for the same revision.
+fn keeps_to_members(object: &Value, status: &Value) {
+    let clusters = &object["spec"]["clusters"];
+    if clusters["freeze"] != true || clusters["selector"].is_null() {
+        assert!(status["members"].is_null(), "nothing is frozen: {status}");
+        return;
+    }
+    if object["metadata"]["annotations"]["touched"] == "true" {
+        // What stands there is not the aggregator's.
+        return;
+    }
+    let (before, after) = (&object["status"]["members"], &status["members"]);
+    let conditions = status["conditions"].as_array().unwrap();
+    let open = conditions.iter().find(|it| it["type"] == "Open").unwrap();
+    if open["status"] == "True" && open["reason"] != "Overridden" {
+        assert!(!before.is_null() && before == after, "{object} {status}");
+    }
+    if before["of"] == after["of"] && object["status"]["tenancy"] == status["tenancy"] {
+        assert_eq!(before, after);
+    }
+}
+
 /// Both feeds, of which nothing was heard yet.
 fn feeds() -> Vec<Planned> {
     FEEDS.map(|name| Planned { name: name.into(), settle: SETTLE, asked: false }).into()
@@ -190,6 +212,25 @@ impl History {
         it["metadata"]["resourceVersion"] = json!(version);
         let event = Event::Apply(object(it));
         self.hears(kind, event);
+    }
+
+    /// These clusters alone are in the inventory, and are selected.
+    pub(super) fn inventory(&mut self, clusters: &[usize]) {
+        let profile = |at: &usize| {
+            let profile =
+                json!({"metadata": {"namespace": "fleet", "name": CLUSTERS[*at], "labels": {"in": "true"}}});
+            Event::InitApply(serde_json::from_value::<kube_core::DynamicObject>(profile).unwrap())
+        };
+        let events = [Event::Init].into_iter().chain(clusters.iter().map(profile)).chain([Event::InitDone]);
+        self.reconciler.profiles(events.map(News::from).collect(), self.now());
+    }
+
+    /// Somebody else changes what a gate says.
+    pub(super) fn touched_status(&mut self, at: usize, change: impl FnOnce(&mut Value)) {
+        self.touch(Kind::RolloutGate, key(GATES[at]), |gate| {
+            gate["metadata"]["annotations"] = json!({"touched": "true"});
+            change(&mut gate["status"]);
+        });
     }
 
     /// A feed is polled, and if it answers it tells of every exporter that is scraped.
@@ -512,6 +553,7 @@ impl History {
             return Answer::Conflict;
         }
         let mut status = json!(write.status);
+        keeps_to_members(it, &status);
         if landing == Landing::Pruned {
             status.as_object_mut().unwrap().remove("epoch");
         }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 mod history;
 mod steps;
 
+use super::store::{Key, Kind};
 use history::History;
 use steps::{Change, Landing, Read, Step, steps};
 
@@ -125,6 +126,13 @@ fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
     listed(0, false).to_vec(),
     vec![Step::Round(15), Step::Round(15), Step::Profile { cluster: 1, label: true, unhealthy: false }],
 ].concat())]
+#[case::a_cluster_joins_those_that_are_frozen([
+    vec![gate(0, json!({"revision": "r1", "clusters": {"selector": {"matchLabels": {"in": "true"}}, "freeze": true}}))],
+    listed(0, false).to_vec(),
+    vec![Step::Round(15), Step::Profile { cluster: 1, label: true, unhealthy: false }, Step::Round(15)],
+    vec![Step::Profile { cluster: 1, label: false, unhealthy: false }, Step::Round(15), Step::Leads, Step::Round(15)],
+    vec![Step::Profile { cluster: 0, label: false, unhealthy: false }, Step::Round(15), Step::Unlisted, Step::Round(15)],
+].concat())]
 #[case::profiles_of_which_one_was_unhealthy_are_read_anew([
     listed(2, true).to_vec(),
     vec![Step::Round(15), Step::Scraped { cluster: 2, instance: 0 }, Step::Round(150), Step::Reread],
@@ -166,6 +174,99 @@ fn judging_again_comes_to_the_same_where(#[case] steps: Vec<Step>) {
         history.happens(step);
         plays_out(&mut history);
     }
+}
+
+/// The first gate, as the hub has it.
+fn first_gate(history: &History) -> &Value {
+    let of_first =
+        |((kind, key), it): (&(Kind, Key), _)| (*kind == Kind::RolloutGate && key.name == "g0").then_some(it);
+    history.hub.iter().find_map(of_first).unwrap()
+}
+
+fn members(history: &History) -> (Value, Value, bool) {
+    let status = &first_gate(history)["status"];
+    let open = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|it| it["type"] == "Open" && it["status"] == "True");
+    (status["members"]["clusters"].clone(), status["newcomers"]["clusters"].clone(), open)
+}
+
+/// So many that evidence is fresh.
+const ROUNDS: [Step; 3] = [const { Step::Round(15) }; 3];
+
+fn happen(history: &mut History, steps: impl IntoIterator<Item = Step>) {
+    for step in steps {
+        history.happens(step);
+        plays_out(history);
+    }
+}
+
+fn stock(history: &mut History, clusters: &[usize]) {
+    history.inventory(clusters);
+    plays_out(history);
+}
+
+fn freezes(revision: &str) -> Step {
+    let clusters = json!({"selector": {"matchLabels": {"in": "true"}}, "freeze": true});
+    gate(0, json!({"revision": revision, "clusters": clusters}))
+}
+
+/// Clusters `a` and `b` are frozen for `r1`.
+fn frozen() -> History {
+    let mut history = History::new();
+    stock(&mut history, &[0, 1]);
+    happen(&mut history, ROUNDS);
+    happen(&mut history, [freezes("r1")]);
+    let status = &first_gate(&history)["status"];
+    assert_eq!(members(&history), (json!(["a", "b"]), Value::Null, true), "{status}");
+    history
+}
+
+#[test]
+fn what_is_frozen_stays_so_through_a_restart_whatever_the_inventory_says() {
+    let mut history = frozen();
+    stock(&mut history, &[0, 1, 2]);
+    assert_eq!(members(&history), (json!(["a", "b"]), json!(["c"]), true));
+    happen(&mut history, [Step::Leads]);
+    happen(&mut history, ROUNDS);
+    assert_eq!(members(&history), (json!(["a", "b"]), json!(["c"]), true), "profiles were not read yet");
+    // `b` is in no list any more, and fails.
+    stock(&mut history, &[0, 2]);
+    assert_eq!(members(&history), (json!(["a", "b"]), json!(["c"]), true));
+    happen(&mut history, [Step::Change { cluster: 1, package: 0, to: Change::Failed }, Step::Round(15)]);
+    assert_eq!(members(&history), (json!(["a", "b"]), json!(["c"]), false));
+    assert_eq!(first_gate(&history)["status"]["clusters"]["failed"], 1);
+    happen(&mut history, [freezes("r2")]);
+    assert_eq!(members(&history), (json!(["a", "c"]), Value::Null, false), "another revision");
+}
+
+#[test]
+fn nothing_is_frozen_before_profiles_are_listed_and_every_feed_has_answered() {
+    let mut history = frozen();
+    happen(&mut history, [Step::Unlisted, freezes("r2"), Step::Round(15)]);
+    assert_eq!(members(&history).0, Value::Null, "profiles cannot be read");
+    stock(&mut history, &[0, 1]);
+    assert_eq!(members(&history).0, json!(["a", "b"]));
+    let silent = Step::Feed { feed: 1, answers: false, ended: true };
+    happen(&mut history, [silent, Step::Replanned, freezes("r1")]);
+    happen(&mut history, ROUNDS);
+    assert_eq!(members(&history), (Value::Null, Value::Null, false), "one feed has not answered");
+    happen(&mut history, [Step::Feed { feed: 1, answers: true, ended: true }]);
+    happen(&mut history, ROUNDS);
+    assert_eq!(members(&history), (json!(["a", "b"]), Value::Null, true));
+}
+
+#[test]
+fn nobody_else_fixes_members_by_writing_a_status() {
+    let mut history = frozen();
+    history.touched_status(0, |status| status["members"]["clusters"] = json!(["a"]));
+    plays_out(&mut history);
+    assert_eq!(members(&history), (json!(["a", "b"]), Value::Null, true));
+    history.touched_status(0, |status| drop(status.as_object_mut().unwrap().remove("members")));
+    plays_out(&mut history);
+    assert_eq!(members(&history), (json!(["a", "b"]), Value::Null, true));
 }
 
 /// How often verdicts had to be given anew while this happened, and all that followed landed.

@@ -235,8 +235,19 @@ fn clusters() -> impl Strategy<Value = Value> + Clone {
     ]
 }
 
+/// Clusters of a gate, which can be frozen.
+fn of_gates() -> impl Strategy<Value = Value> + Clone {
+    let frozen = |labels: Value| json!({"selector": labels, "freeze": true});
+    prop_oneof![
+        3 => clusters(),
+        1 => Just(frozen(json!({"matchLabels": {"in": "true"}}))),
+        1 => Just(frozen(json!({}))),
+        1 => Just(json!({"names": ["a", "b"], "freeze": true})),
+    ]
+}
+
 fn gates() -> BoxedStrategy<Value> {
-    (clusters(), any::<bool>(), 0..13_u8, prop::bool::weighted(0.7))
+    (of_gates(), any::<bool>(), 0..13_u8, prop::bool::weighted(0.7))
         .prop_map(|(clusters, first, more, of_p)| {
             let (revision, package) = (if first { "r1" } else { "r2" }, if of_p { "p" } else { "q" });
             let mut spec =

@@ -176,6 +176,7 @@ proptest! {
         chosen in [clusters(), clusters()],
         wanted in any::<bool>(),
         checked in any::<bool>(),
+        frozen in any::<bool>(),
     ) {
         let mut package = json!({
             "package": {"source": "flux", "namespace": "ns", "name": "p"}, "clusters": chosen[0], "staleAfter": "3m",
@@ -187,6 +188,9 @@ proptest! {
             "fleetPackageRef": {"name": "p"}, "revision": "wanted", "clusters": chosen[1],
             "minHealthy": 1, "maxFailures": "100%",
         });
+        if frozen && !chosen[1]["selector"].is_null() {
+            gate["clusters"]["freeze"] = json!(true);
+        }
         if checked {
             gate["checks"] = json!([{"name": "errors", "query": "q", "max": 0.5, "window": "0s"}]);
         }
@@ -216,6 +220,32 @@ proptest! {
             }
             before = after;
         }
+    }
+}
+
+#[test]
+fn members_and_newcomers_are_those_that_may_be_seen() {
+    let all =
+        |names: &[&'static str]| names.iter().map(|name| (*name, Like::AtWanted)).collect::<BTreeMap<_, _>>();
+    let specs = [
+        json!({"package": {"source": "flux", "namespace": "ns", "name": "p"}, "revision": "wanted"}),
+        json!({"fleetPackageRef": {"name": "p"}, "revision": "wanted", "clusters": {"selector": {}, "freeze": true}}),
+    ];
+    let seeing = |glob: &str| -> Tenancy {
+        let rule = json!([{"namespaces": ["tenant"], "clusters": [glob], "packageNamespaces": ["ns"], "sources": ["*"]}]);
+        serde_json::from_value(rule).unwrap()
+    };
+    let (few, more) = (all(&["alpha-1", "beta-1"]), all(&["alpha-1", "alpha-2", "beta-1", "beta-2"]));
+    let mut before = [Value::Null, Value::Null];
+    for (likes, tenancy, members, newcomers) in [
+        (&few, seeing("alpha-*"), json!(["alpha-1"]), Value::Null),
+        (&more, seeing("alpha-*"), json!(["alpha-1"]), json!(["alpha-2"])),
+        // Who may see something else begins anew.
+        (&more, seeing("beta-*"), json!(["beta-1", "beta-2"]), Value::Null),
+    ] {
+        before = judge(likes, &tenancy, &specs, &before, Backend::Answers);
+        assert_eq!(before[1]["members"]["clusters"], members);
+        assert_eq!(before[1]["newcomers"]["clusters"], newcomers);
     }
 }
 

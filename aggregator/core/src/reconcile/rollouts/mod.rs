@@ -485,7 +485,7 @@ impl Changes<'_> {
             let gate = RolloutGateSpec {
                 fleet_package_ref: spec.fleet_package_ref.clone(),
                 revision: revision.clone(),
-                clusters: ClusterSet { names: Some(members), ..ClusterSet::default() },
+                clusters: ClusterSet::named(members),
                 terms: wave.gate.clone(),
                 depends_on: Vec::new(),
                 override_: None,

@@ -252,10 +252,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_was_asked_and_nothing_else() {
         let tenancy = tenancy();
-        let names = |names: &[&str]| ClusterSet {
-            names: Some(names.iter().map(|name| (*name).to_owned()).collect()),
-            ..ClusterSet::default()
-        };
+        let names = |names: &[&str]| ClusterSet::named(names.iter().map(|name| (*name).to_owned()).collect());
         let refusal = |namespace: &str, package: PackageRef, clusters: &ClusterSet| {
             tenancy.grant(namespace, &package).refuses(&package, clusters).map(|it| it.to_string())
         };
