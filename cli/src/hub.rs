@@ -17,7 +17,7 @@ use kube::runtime::watcher::{self, watcher};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Kind, Version};
 use statusbridge_core::time::Seconds;

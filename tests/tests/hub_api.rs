@@ -175,7 +175,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ("package", package("p", json!({"package": {"source": "", "name": "x"}})), "spec.package.source"),
             ("both", gate("g", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", gate("g", json!({"clusters": {}})), one_of),
-            ("who reports", gate("g", json!({"clusters": {"names": null, "reporting": {}, "freeze": true}})), "only clusters that are named or selected can be frozen"),
+            ("who reports", gate("g", json!({"clusters": {"reporting": {}, "freeze": true}})), "only clusters that are named or selected can be frozen"),
             ("a package", package("p", json!({"clusters": {"selector": {}, "freeze": true}})), "only the clusters of a RolloutGate can be frozen"),
             ("no clusters", gate("g", json!({"clusters": null})), "spec.clusters: Required value"),
             ("no revision", gate("g", json!({"revision": null})), "spec.revision: Required value"),

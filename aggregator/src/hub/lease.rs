@@ -18,7 +18,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use statusbridge_api::common::duration;
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::election::{CLAIM, Candidate, Held, Holder, Seen, Term};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

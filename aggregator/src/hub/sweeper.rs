@@ -12,7 +12,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::transition::Reported;
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::heartbeat::EVERY;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, HubObject, Key, Kind, Object};

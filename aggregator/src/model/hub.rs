@@ -3,7 +3,7 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 use statusbridge_api::RolloutGateStatus;
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::GateObject;
 use statusbridge_core::testing::package;

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use futures::executor::block_on;
 use jiff::Timestamp;
 use statusbridge_core::fleet::{Fleet, FleetSettings, Speakers};
-use statusbridge_core::reconcile::command::{
-    Answer, CALL_TIMEOUT, Command, Number, Status, StatusWrite, Unreadable,
-};
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
+use statusbridge_core::reconcile::command::{Answer, Command, Number, Status, StatusWrite, Unreadable};
 use statusbridge_core::reconcile::election::{Candidate, Held, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
 use statusbridge_core::reconcile::holds::Holds;

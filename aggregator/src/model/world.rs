@@ -5,7 +5,7 @@ use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::fleet::Speakers;
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::store::{GateObject, Object};
 use statusbridge_core::time::Seconds;
 

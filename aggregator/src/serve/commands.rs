@@ -12,7 +12,7 @@ use kube::client::ClientBuilder;
 use statusbridge_api::common::duration;
 use statusbridge_api::crd;
 use statusbridge_core::fleet::FleetSettings;
-use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::discover;
 use statusbridge_core::reconcile::election::Candidate;
 use statusbridge_serving::log::LogFormat;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use statusbridge_api::{FleetPackageStatus, FleetRolloutStatus, RolloutGateStatus};
 
+use super::calls::is_young;
 use super::discover;
 use super::lazy_object::LazyObject;
 use super::owned::OwnedWrite;
@@ -13,9 +14,6 @@ use super::references::{self, Evaluation};
 use super::store::{Key, Kind, Version};
 use crate::checks::Round;
 use crate::time::Now;
-
-/// Longest time for one call of the hub's API server. A decision that is older is not sent: it may no longer be true.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tells the answer to a call from those to all others.
 pub type Number = u64;
@@ -70,11 +68,6 @@ impl StatusWrite {
     pub fn may_be_sent(&self, now: Now) -> bool {
         is_young(self.decided, now)
     }
-}
-
-/// Whether a decision of this time may be sent now.
-pub(super) fn is_young(decided: Duration, now: Now) -> bool {
-    now.passed.saturating_sub(decided) < CALL_TIMEOUT
 }
 
 /// Objects of a kind in a namespace.

@@ -5,6 +5,7 @@
 //!   dependencies, references, profiles, tenancy ────────────┘
 //! ```
 
+pub mod calls;
 pub mod command;
 pub mod dependencies;
 pub mod detail;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use statusbridge_api::names::{LONGEST_LABEL, hashed, shortened};
 
-use super::command::is_young;
+use super::calls::is_young;
 use super::store::{Key, Kind, Version};
 use crate::time::Now;
 
