@@ -185,6 +185,15 @@ async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
         let request = async || requests.get("payments-2-wave1").await;
         eventually(SOON, "KubeFleet asks for approval", async || Ok(request().await?)).await?;
 
+        // A person refuses what the gate would let pass.
+        let named = json!({
+            "gate.statusbridge.dev/wave1": "default/wave-1", "statusbridge.dev/revision": revision(2),
+        });
+        another_request(api, "refused", named).await?;
+        let mut refusal = condition("Approved", &requests.get("refused-wave1").await?);
+        refusal["status"] = json!("False");
+        let refusal = Patch::Merge(json!({"status": {"conditions": [refusal]}}));
+        requests.patch_status("refused-wave1", &PatchParams::default(), &refusal).await?;
         let conditions = async |name: &str| -> Result<Value> {
             Ok(requests.get(name).await?.data["status"]["conditions"].take())
         };
@@ -240,6 +249,8 @@ async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
             let now = conditions(name).await?;
             ensure!(now.is_null(), "{name}: {now}");
         }
+        let refused = conditions("refused-wave1").await?;
+        ensure!(refused[0]["status"] == "False" && refused[1].is_null(), "{refused}");
         let ended = approver.terminate(SOON).await?;
         ensure!(ended.success(), "{ended}");
         let log = approver.log();
