@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   main ─> commands ─┬─> hub, feeds: who is asked
-//!                     ├─> watched: objects of the hub, and what changes
+//!                     ├─> watched: objects of the hub, and what changes;  look: one gate, read anew
 //!                     ├─> target, verdict, rollout: such an object, as a command line names it, and what it tells
 //!                     ├─> screen, tree: what is shown while it goes on
 //!                     └─> output, text: what is printed;  exit: how it ends
@@ -18,6 +18,7 @@ mod example;
 mod exit;
 mod feeds;
 mod hub;
+mod look;
 mod output;
 mod rollout;
 mod screen;

@@ -3,6 +3,9 @@
 use statusbridge_contract::wanted;
 use statusbridge_core::reconcile::store::Kind;
 
+/// Longest name of an object.
+const LONGEST_NAME: usize = 253;
+
 /// A gate or a FleetPackage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -37,8 +40,10 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
 /// # Errors
 /// In words for a user, when it cannot be one.
 pub(crate) fn name(text: &str) -> Result<String, String> {
-    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
-    if !text.is_empty() && text.bytes().all(allowed) {
+    let inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+    let outermost = [text.bytes().next(), text.bytes().last()];
+    let at_ends = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    if text.len() <= LONGEST_NAME && text.bytes().all(inside) && outermost.into_iter().all(at_ends) {
         Ok(text.to_owned())
     } else {
         Err(format!("{text:?} cannot be a name"))
@@ -72,6 +77,7 @@ mod tests {
     #[case("FleetPackage/a.b", Ok("fleetpackage/a.b"))]
     #[case("package/payments", Ok("fleetpackage/payments"))]
     #[case("gate/", Err("\"\" cannot be a name"))]
+    #[case("gate/..", Err("\"..\" cannot be a name"))]
     #[case("gate/../x", Err("\"../x\" cannot be a name"))]
     #[case("payments", Err("\"payments\" is neither gate/NAME nor package/NAME"))]
     #[case("pod/x", Err("\"pod/x\" is neither gate/NAME nor package/NAME"))]

@@ -2,7 +2,7 @@
 //!
 //! | commands | what they ask |
 //! |---|---|
-//! | `status`, `wait`, `explain`, `ui`, `set-revision`, `approve`, `rollout …` | the hub's API server, by [`crate::hub`] |
+//! | `status`, `wait`, `explain`, `ui`, `set-revision`, `approve`, `approve-stages`, `rollout …` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
 //! | `verdict`, `status --without-hub` | metrics backends alone |
 //! | `mcp` | the aggregator's HTTP API |
@@ -10,6 +10,7 @@
 //! | `completion` | nothing |
 
 mod approve;
+mod approve_stages;
 mod completion;
 mod doctor;
 mod explain;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     SetRevision(set_revision::SetRevisionArgs),
     /// Approve a gate at its revision, for gates that ask for an approval
     Approve(approve::ApproveArgs),
+    /// Approve stages of KubeFleet's staged update runs whose gate is open, until it is told to stop
+    ApproveStages(approve_stages::ApproveStagesArgs),
     /// Follow a FleetRollout, and pause, approve or promote it
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
@@ -84,6 +87,7 @@ impl Command {
             Self::Mcp(args) => block_on(mcp::run(access, args)),
             Self::SetRevision(args) => block_on(set_revision::run(access, args)),
             Self::Approve(args) => block_on(approve::run(access, args)),
+            Self::ApproveStages(args) => block_on(approve_stages::run(access, args)),
             Self::Rollout(command) => block_on(rollout::run(access, command)),
             Self::Source(command) => source::run(&command),
             Self::Kstatus(args) => kstatus::run(&args),

@@ -10,7 +10,6 @@
 //! with its answer's own date as the present, so neither a watch that has died nor a wrong clock of
 //! this machine makes an old verdict look like a new one.
 
-mod look;
 mod patience;
 mod printer;
 mod progress;
@@ -33,9 +32,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::exit::Exit;
 use crate::hub::{Access, Hub};
+use crate::look::look;
 use crate::output::OutputArgs;
 use crate::target::{Target, revision, target, warn_of};
-use look::look;
 use patience::{Outcome, Patience};
 use printer::Printer;
 

@@ -9,8 +9,8 @@ use statusbridge_core::reconcile::store::Kind;
 use statusbridge_core::time::Seconds;
 use tokio::time::Instant;
 
-use super::look::Seen;
 use crate::exit::Exit;
+use crate::look::Seen;
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use statusbridge_core::reconcile::store::Key;
 
-use super::look::Seen;
 use super::patience::Outcome;
 use super::progress::Progress;
 use crate::counts::counts;
 use crate::exit::Exit;
+use crate::look::Seen;
 use crate::output::Output;
 use crate::target::Target;
 use crate::text::{Colour, paint};

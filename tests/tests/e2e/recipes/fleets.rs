@@ -22,7 +22,8 @@ fn of_kind(recipe: &[Value], kind: &str) -> Result<Value> {
 /// Applies everything of a recipe but what runs pods, which nobody does here.
 async fn apply(api: &ApiServer, recipe: &[Value]) -> Result<()> {
     wait_role(api).await?;
-    for object in recipe.iter().filter(|object| object["kind"] != "Job" && object["kind"] != "CronJob") {
+    let runs_pods = ["Job", "CronJob", "Deployment"];
+    for object in recipe.iter().filter(|object| !runs_pods.iter().any(|kind| object["kind"] == *kind)) {
         api.apply_object(object).await?;
     }
     Ok(())
@@ -115,13 +116,35 @@ fn staged_update() -> Vec<Value> {
             "apiVersion": group, "kind": "ClusterStagedUpdateStrategy", "metadata": {"name": "waves"},
             "spec": {"stages": [stage("1", json!([{"type": "Approval"}])), stage("2", json!([]))]},
         }),
-        json!({
-            "apiVersion": group, "kind": "ClusterStagedUpdateRun", "metadata": {"name": "payments-2"},
-            "spec": {
-                "placementName": PACKAGE, "resourceSnapshotIndex": "2", "stagedRolloutStrategyName": "waves",
-            },
-        }),
     ]
+}
+
+/// A request about the first stage of a run with these annotations, of a placement that does not exist.
+async fn another_request(api: &ApiServer, name: &str, annotations: Value) -> Result<()> {
+    let group = "placement.kubernetes-fleet.io/v1beta1";
+    api.apply_object(&json!({
+        "apiVersion": group, "kind": "ClusterStagedUpdateRun", "metadata": {"name": name, "annotations": annotations},
+        "spec": {"placementName": "other", "resourceSnapshotIndex": "0", "stagedRolloutStrategyName": "waves"},
+    }))
+    .await?;
+    api.apply_object(&json!({
+        "apiVersion": group, "kind": "ClusterApprovalRequest", "metadata": {"name": format!("{name}-wave1")},
+        "spec": {"parentStageRollout": name, "targetStage": "wave1"},
+    }))
+    .await?;
+    Ok(())
+}
+
+/// The container of a recipe's Deployment as a process, with the rights of its service account.
+async fn deployed_process(rig: &Rig, api: &ApiServer, deployment: &Value) -> Result<Process> {
+    let pod = &deployment["spec"]["template"]["spec"];
+    let account = pod::account(api, pod).await?;
+    let container = &pod["containers"][0];
+    let args = container["args"].as_array().context("no arguments")?;
+    let args: Vec<String> = args.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let env = [("KUBECONFIG", account.into()), ("NO_PROXY", "127.0.0.1".into())];
+    let name = container["name"].as_str().context("no name")?;
+    Process::spawn(rig, name, &own_program("statusbridge").await?, args, env)
 }
 
 #[tokio::test]
@@ -139,15 +162,12 @@ async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
         becomes(&policies, "payments-0", "Scheduled", json!({"observedCRPGeneration": 1})).await?;
         let _controller = controller(rig, "kubefleet-updaterun", api)?;
         is_accepted(api, "kubefleet.yaml").await?;
-        let recipe = recipe("kubefleet.yaml")?;
-        apply(api, &recipe).await?;
-        // This version of KubeFleet names its requests otherwise.
-        let job = pod::with(
-            &of_kind(&recipe, "Job")?,
-            &[(REVISION, &revision(2)), ("payments-2-after-wave1", "payments-2-wave1"), ("1h", "5s")],
-        )?;
-        let approver = job["spec"]["template"]["spec"].clone();
-        let account = pod::account(api, &approver).await?;
+        let recipe: Vec<Value> = recipe("kubefleet.yaml")?;
+        let run = pod::with(&of_kind(&recipe, "ClusterStagedUpdateRun")?, &[(REVISION, &revision(2))])?;
+        let others = recipe.iter().filter(|object| object["kind"] != "ClusterStagedUpdateRun");
+        apply(api, &others.cloned().chain([run]).collect::<Vec<_>>()).await?;
+        another_request(api, "by-hand", json!({})).await?;
+        another_request(api, "in-vain", json!({"gate.statusbridge.dev/wave1": "wave-1"})).await?;
         let bindings = api.dynamic(&kind("ClusterResourceBinding"), None).await?;
         let requests = api.dynamic(&kind("ClusterApprovalRequest"), None).await?;
         let state = async |cluster: &str| -> Result<Value> {
@@ -165,23 +185,48 @@ async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
         let request = async || requests.get("payments-2-wave1").await;
         eventually(SOON, "KubeFleet asks for approval", async || Ok(request().await?)).await?;
 
-        // The gate is closed, and then nobody judges it.
-        hub.gate("wave-1", APP, &revision(2), json!({"clusters": {"names": ["c1"]}})).await?;
-        hub.closes("wave-1", "RevisionNeverSeen", SOON).await?;
-        let ended = pod::run(&approver, &account).await?;
-        ensure!(ended.code == 4, "{ended:?}");
+        // A person refuses what the gate would let pass.
+        let named = json!({
+            "gate.statusbridge.dev/wave1": "default/wave-1", "statusbridge.dev/revision": revision(2),
+        });
+        another_request(api, "refused", named).await?;
+        let mut refusal = condition("Approved", &requests.get("refused-wave1").await?);
+        refusal["status"] = json!("False");
+        let refusal = Patch::Merge(json!({"status": {"conditions": [refusal]}}));
+        requests.patch_status("refused-wave1", &PatchParams::default(), &refusal).await?;
+        let conditions = async |name: &str| -> Result<Value> {
+            Ok(requests.get(name).await?.data["status"]["conditions"].take())
+        };
+        let waits = async |approver: &Process, why: &str| -> Result<()> {
+            eventually(SOON, &format!("the request waits: {why}"), async || {
+                let log = approver.log();
+                ensure!(
+                    log.lines().any(|line| line.contains("payments-2-wave1: waits") && line.contains(why)),
+                    "{log}"
+                );
+                Ok(())
+            })
+            .await?;
+            let now = conditions("payments-2-wave1").await?;
+            ensure!(now.is_null(), "{now}");
+            ensure!(state("c2").await? == "Scheduled");
+            Ok(())
+        };
+
+        // The gate is open, but for the revision before.
+        hub.gate("wave-1", APP, &revision(1), json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("wave-1", SOON).await?;
+        let approver = deployed_process(rig, api, &of_kind(&recipe, "Deployment")?).await?;
+        waits(&approver, "OtherRevision").await?;
+        // It is still open in its status, and nobody judges it at the revision.
         hub.aggregator.process().kill();
         one.at(2);
-        let ended = pod::run(&approver, &account).await?;
-        ensure!(ended.code == 4, "{ended:?}");
-        let waits = request().await?;
-        ensure!(waits.data["status"]["conditions"].is_null(), "{}", waits.data["status"]);
-        ensure!(state("c2").await? == "Scheduled");
+        let moved = hub.gate("wave-1", APP, &revision(2), json!({"clusters": {"names": ["c1"]}})).await?;
+        ensure!(history::condition(&moved, "Open").0 == "True", "{}", moved.data["status"]);
+        waits(&approver, "has not been judged yet").await?;
 
         hub.aggregator.process().start()?;
         hub.opens("wave-1", SOON).await?;
-        let ended = pod::run(&approver, &account).await?;
-        ensure!(ended.code == 0, "{ended:?}");
         eventually(SOON, "the second stage has started", async || {
             let request = request().await?;
             ensure!(
@@ -193,7 +238,24 @@ async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
             ensure!(state == "Bound", "{state}");
             Ok(())
         })
-        .await
+        .await?;
+        let approved = conditions("payments-2-wave1").await?;
+        let approved = approved.as_array().into_iter().flatten().find(|it| it["type"] == "Approved");
+        let message = approved.and_then(|it| it["message"].as_str()).context("no condition Approved")?;
+        ensure!(message.starts_with("gate default/wave-1 is open for revision"), "{message}");
+
+        // A person approves what names no gate, and what names it wrongly is told of once.
+        for name in ["by-hand-wave1", "in-vain-wave1"] {
+            let now = conditions(name).await?;
+            ensure!(now.is_null(), "{name}: {now}");
+        }
+        let refused = conditions("refused-wave1").await?;
+        ensure!(refused[0]["status"] == "False" && refused[1].is_null(), "{refused}");
+        let ended = approver.terminate(SOON).await?;
+        ensure!(ended.success(), "{ended}");
+        let log = approver.log();
+        ensure!(!log.contains("by-hand") && log.matches("in-vain-wave1: ").count() == 1, "{log}");
+        Ok(())
     })
     .await;
 }

@@ -14,7 +14,7 @@ use crate::verdict::{Asked, Verdict};
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// The gate, and what time it was in the hub.
     Gate(Box<Verdict>, Seconds),
     /// There is none.
@@ -27,7 +27,7 @@ pub(super) enum Seen {
 
 impl Seen {
     /// What would be news if it changed.
-    pub(super) fn words(&self) -> (&str, &str, &str) {
+    pub(crate) fn words(&self) -> (&str, &str, &str) {
         match self {
             Self::Gate(verdict, _) => (verdict.state(), &verdict.reading.reason, &verdict.reading.message),
             Self::NotFound => ("NotFound", "", ""),
@@ -38,7 +38,7 @@ impl Seen {
     }
 
     /// For people.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Gate(verdict, _) => {
                 let reading = &verdict.reading;
@@ -52,7 +52,7 @@ impl Seen {
     }
 
     /// For programs.
-    pub(super) fn json(&self, key: &Key) -> Value {
+    pub(crate) fn json(&self, key: &Key) -> Value {
         match self {
             Self::Gate(verdict, _) => json!(verdict),
             _ => json!({
@@ -64,7 +64,7 @@ impl Seen {
 }
 
 /// Looks. `Err` is what is seen where a call of the API server fails.
-pub(super) async fn look(
+pub(crate) async fn look(
     hub: &Hub,
     kind: Kind,
     key: &Key,
