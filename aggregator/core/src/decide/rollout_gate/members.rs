@@ -119,7 +119,7 @@ fn newcomers(members: &Members, selected: &[String]) -> Option<Newcomers> {
     let members: BTreeSet<&String> = members.clusters.iter().collect();
     let joined: Vec<&String> = selected.iter().filter(|name| !members.contains(name)).collect();
     let clusters = joined.iter().take(MOST_CLUSTERS).map(|name| (*name).clone()).collect();
-    (!joined.is_empty()).then(|| Newcomers { count: joined.len() as u64, clusters })
+    (!joined.is_empty()).then_some(Newcomers { count: joined.len() as u64, clusters })
 }
 
 /// What is to be said of newcomers along with a verdict.
