@@ -116,6 +116,8 @@ async fn bad_specs_are_refused_in_words_that_help() {
         let expression = |expression: Value| {
             package("p", json!({"clusters": {"selector": {"matchExpressions": [expression]}}}))
         };
+        let mut of_all = gate("g", json!({}));
+        of_all["spec"]["clusters"] = json!({"reporting": {}, "freeze": true});
         let cases: Vec<(&str, Value, &str)> = vec![
             ("both", package("p", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", package("p", json!({"clusters": {}})), one_of),
@@ -175,7 +177,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ("package", package("p", json!({"package": {"source": "", "name": "x"}})), "spec.package.source"),
             ("both", gate("g", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", gate("g", json!({"clusters": {}})), one_of),
-            ("who reports", gate("g", json!({"clusters": {"reporting": {}, "freeze": true}})), "only clusters that are named or selected can be frozen"),
+            ("who reports", of_all, "only clusters that are named or selected can be frozen"),
             ("a package", package("p", json!({"clusters": {"selector": {}, "freeze": true}})), "only the clusters of a RolloutGate can be frozen"),
             ("no clusters", gate("g", json!({"clusters": null})), "spec.clusters: Required value"),
             ("no revision", gate("g", json!({"revision": null})), "spec.revision: Required value"),
