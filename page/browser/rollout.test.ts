@@ -1,24 +1,11 @@
 // A FleetRollout as somebody sees it: it goes on, fails, is held back, and is told what to do about it.
 
-import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { describe, expect, test } from 'vitest';
 import type { Rollout } from '../app/model/api';
-import { isCurrent, launch, open, violations, within } from './chromium';
-import { R2, ago, generated, inWaves, judge, rollOut, story } from './fleets.mjs';
-
-let browser: Browser;
-let server: ReturnType<typeof story>;
-let url: string;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-beforeEach(async () => {
-  server = story();
-  url = await server.listen();
-});
-afterEach(() => server.close());
+import { isCurrent, open, violations, within } from './chromium';
+import { R2, ago, generated, inWaves, judge, rollOut } from './fleets.mjs';
+import { browser, server, url } from './stage';
 
 const PAYMENTS = '#/rollout/team-a/payments';
 const shows = async (address: string, options?: BrowserContextOptions) => {

@@ -1,24 +1,11 @@
 // A rollout as somebody sees it: a wave goes on, a cluster fails, evidence and connection are lost, a token is needed.
 
-import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { isCurrent, launch, open, violations, within } from './chromium';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { describe, expect, test } from 'vitest';
+import { isCurrent, open, violations, within } from './chromium';
 import { look } from '../app/model/states';
-import { R2, STATES, ago, everyState, judge, story } from './fleets.mjs';
-
-let browser: Browser;
-let server: ReturnType<typeof story>;
-let url: string;
-
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
-beforeEach(async () => {
-  server = story();
-  url = await server.listen();
-});
-afterEach(() => server.close());
+import { R2, STATES, ago, everyState, judge } from './fleets.mjs';
+import { browser, server, url } from './stage';
 
 const OFFLINE = 'Failed to load resource';
 

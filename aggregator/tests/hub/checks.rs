@@ -5,14 +5,12 @@ use statusbridge_api::RolloutGateStatus;
 use statusbridge_api::check::{Check, CheckState};
 use statusbridge_api::conditions::{OPEN, RECONCILING, STALLED, find, is_true};
 use statusbridge_api::rollout_gate::{Override, OverrideState};
-use statusbridge_contract::Fingerprint;
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
 use statusbridge_core::decide::excused::Excused;
-use statusbridge_core::decide::hold::{Approvals, Freezes};
-use statusbridge_core::decide::rollout_gate::{Asked, Input, NoQuery, PackageSpec, questions};
-use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
+use statusbridge_core::decide::rollout_gate::{Asked, Input, NoQuery, questions};
+use statusbridge_core::decide::{Backend, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::Row;
 
 use crate::gate::{Case, open, reasons};
@@ -185,24 +183,12 @@ fn a_check_is_not_asked_while_anything_else_is_missing() {
 
 fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
     questions(&Input {
-        spec: Ok(&case.spec),
         generation: case.generation,
         previous: case.previous.as_ref(),
-        package: PackageSpec::Found(&package()),
-        targets,
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        selected: None,
-        unheard: None,
-        artifact: Ok(Fingerprint::of(&case.spec.revision)),
-        stages: &[],
-        seen_anywhere: &|| true,
         dependencies: &case.dependencies,
         checks: &case.checks,
-        freezes: Freezes::default(),
-        approvals: Approvals::default(),
-        backend: Backend::Answers,
         moment: case.moment,
+        ..asked(&case.spec, &package(), targets, &Excused::nobody())
     })
 }
 

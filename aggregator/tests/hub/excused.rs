@@ -8,12 +8,10 @@ use statusbridge_api::conditions::{OPEN, READY, REPORTING, find, is_true};
 use statusbridge_api::excuse::{Excuse, ExcusedCluster};
 use statusbridge_api::label_selector::Labels;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
-use statusbridge_contract::{Fingerprint, Health};
-use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_contract::Health;
 use statusbridge_core::decide::excused::{Excuses, Nowhere, Profiled};
 use statusbridge_core::decide::fleet_package::{self, Wanted};
-use statusbridge_core::decide::hold::{Approvals, Freezes};
-use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
+use statusbridge_core::decide::rollout_gate::{self};
 use statusbridge_core::decide::rows::rows;
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time};
 use statusbridge_core::fleet::observation::{Observation, Standing};
@@ -77,24 +75,10 @@ impl Case {
     fn gate(&self, all: &[Target]) -> RolloutGateStatus {
         let (targets, excused) = self.excuses().split(all.into());
         rollout_gate::decide(&rollout_gate::Input {
-            spec: Ok(&self.gate),
-            generation: 1,
             previous: self.gate_before.as_ref(),
-            package: PackageSpec::Found(&self.package),
-            targets: &targets,
-            excused: &excused,
-            membership: &Membership::Known,
-            selected: None,
-            unheard: None,
-            artifact: Ok(Fingerprint::of(&self.gate.revision)),
-            stages: &[],
-            seen_anywhere: &|| true,
-            dependencies: &Dependencies::default(),
-            checks: &[],
-            freezes: Freezes::default(),
-            approvals: Approvals::default(),
             backend: self.backend,
             moment: self.moment,
+            ..asked(&self.gate, &self.package, &targets, &excused)
         })
     }
 

@@ -7,10 +7,8 @@ use statusbridge_api::rollout_gate::{Members, Newcomers, Override, OverrideState
 use statusbridge_api::{FleetPackageSpec, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
-use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::{Excuses, Nowhere};
 use statusbridge_core::decide::fleet_package::check;
-use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide, kept_members};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time};
 use statusbridge_core::fleet::observation::{Observation, Standing, reason};
@@ -55,24 +53,14 @@ impl Case {
         let excused = self.package.as_ref().map(|it| it.excused.as_slice()).unwrap_or_default();
         let (targets, excused) = Excuses::new(excused, &Nowhere, self.moment.now).split(all.into());
         decide(&Input {
-            spec: Ok(&self.spec),
-            generation: 1,
             previous: self.previous.as_ref(),
             package: self.package.as_ref().map_or(PackageSpec::NotFound, PackageSpec::Found),
-            targets: &targets,
-            excused: &excused,
             membership: &self.membership,
             selected: self.selected.as_deref(),
             unheard: self.unheard,
-            artifact: Ok(Fingerprint::of(&self.spec.revision)),
-            stages: &[],
-            seen_anywhere: &|| true,
-            dependencies: &Dependencies::default(),
-            checks: &[],
-            freezes: Freezes::default(),
-            approvals: Approvals::default(),
             backend: self.backend,
             moment: self.moment,
+            ..asked(&self.spec, &package(), &targets, &excused)
         })
     }
 

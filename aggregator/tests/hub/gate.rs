@@ -54,24 +54,16 @@ impl Case {
 
     pub fn with(&self, targets: &[Target], backend: Backend<'_>) -> RolloutGateStatus {
         decide(&Input {
-            spec: Ok(&self.spec),
             generation: self.generation,
             previous: self.previous.as_ref(),
-            package: PackageSpec::Found(&package()),
-            targets,
-            excused: &Excused::nobody(),
-            membership: &Membership::Known,
-            selected: None,
-            unheard: None,
             artifact: self.untraced.map_or_else(|| Ok(Fingerprint::of(&self.spec.revision)), Err),
             stages: &self.stages,
             seen_anywhere: &|| self.seen_anywhere,
             dependencies: &self.dependencies,
             checks: &self.checks,
-            freezes: Freezes::default(),
-            approvals: Approvals::default(),
             backend,
             moment: self.moment,
+            ..asked(&self.spec, &package(), targets, &Excused::nobody())
         })
     }
 

@@ -6,11 +6,9 @@ use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_t
 use statusbridge_api::rollout_gate::{GateTerms, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::Target;
 use statusbridge_core::decide::excused::Excused;
-use statusbridge_core::decide::hold::{Approvals, Freezes};
-use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_core::decide::{Backend, Membership, Target};
+use statusbridge_core::decide::rollout_gate::{Input, decide};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
@@ -93,26 +91,7 @@ fn judge(
     previous: Option<&RolloutGateStatus>,
     wave: &[Target],
 ) -> RolloutGateStatus {
-    decide(&Input {
-        spec: Ok(spec),
-        generation,
-        previous,
-        package: PackageSpec::Found(&package()),
-        targets: wave,
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        selected: None,
-        unheard: None,
-        artifact: Ok(Fingerprint::of(&spec.revision)),
-        stages: &[],
-        seen_anywhere: &|| true,
-        dependencies: &Dependencies::default(),
-        checks: &[],
-        freezes: Freezes::default(),
-        approvals: Approvals::default(),
-        backend: Backend::Answers,
-        moment: NOW,
-    })
+    decide(&Input { generation, previous, ..asked(spec, &package(), wave, &Excused::nobody()) })
 }
 
 fn open(status: &RolloutGateStatus) -> bool {

@@ -1,11 +1,17 @@
 //! Specs and observations for tests.
 
+use std::sync::LazyLock;
+
 use statusbridge_api::common::{Amount, ClusterSet};
 use statusbridge_api::fleet_package::{Detail, FleetPackageSpec};
 use statusbridge_api::package_ref::PackageRef;
 use statusbridge_api::rollout_gate::{FleetPackageRef, GateTerms, RolloutGateSpec};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_core::decide::{Moment, Target};
+use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
+use statusbridge_core::decide::rollout_gate::{Input, PackageSpec};
+use statusbridge_core::decide::{Backend, Membership, Moment, Target};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
 
 /// When all of these tests take place.
@@ -42,6 +48,37 @@ pub fn gate() -> RolloutGateSpec {
         terms: GateTerms::default(),
         depends_on: Vec::new(),
         override_: None,
+    }
+}
+
+static NO_DEPENDENCIES: LazyLock<Dependencies<'_>> = LazyLock::new(Dependencies::default);
+
+/// All that a gate's status depends on, where nothing is out of the ordinary and it was never judged before.
+pub fn asked<'a>(
+    spec: &'a RolloutGateSpec,
+    package: &'a FleetPackageSpec,
+    targets: &'a [Target],
+    excused: &'a Excused<'a>,
+) -> Input<'a> {
+    Input {
+        spec: Ok(spec),
+        generation: 1,
+        previous: None,
+        package: PackageSpec::Found(package),
+        targets,
+        excused,
+        membership: &Membership::Known,
+        selected: None,
+        unheard: None,
+        artifact: Ok(Fingerprint::of(&spec.revision)),
+        stages: &[],
+        seen_anywhere: &|| true,
+        dependencies: &NO_DEPENDENCIES,
+        checks: &[],
+        freezes: Freezes::default(),
+        approvals: Approvals::default(),
+        backend: Backend::Answers,
+        moment: NOW,
     }
 }
 

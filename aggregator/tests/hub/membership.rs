@@ -6,12 +6,9 @@ use statusbridge_api::label_selector::LabelSelector;
 use statusbridge_api::{
     ClusterSet, FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus,
 };
-use statusbridge_contract::Fingerprint;
-use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{self, Wanted};
-use statusbridge_core::decide::hold::{Approvals, Freezes};
-use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
+use statusbridge_core::decide::rollout_gate::{self};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target};
 use statusbridge_core::fleet::observation::{Observation, Standing, reason};
 
@@ -29,24 +26,11 @@ fn gate_of(
     moment: Moment,
 ) -> RolloutGateStatus {
     rollout_gate::decide(&rollout_gate::Input {
-        spec: Ok(&RolloutGateSpec { clusters: selected(), ..gate() }),
-        generation: 1,
         previous,
-        package: PackageSpec::Found(&package()),
-        targets,
-        excused: &Excused::nobody(),
         membership,
-        selected: None,
-        unheard: None,
-        artifact: Ok(Fingerprint::of(R2)),
-        stages: &[],
-        seen_anywhere: &|| true,
-        dependencies: &Dependencies::default(),
-        checks: &[],
-        freezes: Freezes::default(),
-        approvals: Approvals::default(),
         backend,
         moment,
+        ..asked(&RolloutGateSpec { clusters: selected(), ..gate() }, &package(), targets, &Excused::nobody())
     })
 }
 

@@ -11,6 +11,7 @@ import { FleetView } from './fleet';
 import { GateView } from './gate';
 import { Help } from './help';
 import { Missing } from './missing';
+import { useNote } from './note';
 import { PackageView } from './package';
 import { RolloutView } from './rollout';
 import { RolloutsView } from './rollouts';
@@ -30,7 +31,7 @@ function Frame() {
   const route = useRoute();
   useSeconds();
   const [help, setHelp] = useState(false);
-  const [note, setNote] = useState('');
+  const [note, setNote] = useNote();
   const [theme, setTheme] = useTheme();
   const main = useRef<HTMLElement>(null);
   const { link, fleet } = connection;
@@ -41,11 +42,6 @@ function Frame() {
   useEffect(() => {
     main.current?.scrollTo(0, 0);
   }, [JSON.stringify(route.place)]);
-  useEffect(() => {
-    if (!note) return;
-    const timer = setTimeout(() => setNote(''), 4000);
-    return () => clearTimeout(timer);
-  }, [note]);
 
   const copy = async () => {
     const address = location.href;

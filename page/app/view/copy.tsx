@@ -1,16 +1,12 @@
 // Text to take elsewhere, with a button that copies it.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
+import { useNote } from './note';
 
 /** `disabled`: what is shown is not complete yet. */
 export function Copy({ text, disabled = false }: { text: string; disabled?: boolean }) {
   const code = useRef<HTMLElement>(null);
-  const [note, setNote] = useState('');
-  useEffect(() => {
-    if (!note) return;
-    const timer = setTimeout(() => setNote(''), 4000);
-    return () => clearTimeout(timer);
-  }, [note]);
+  const [note, setNote] = useNote();
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);

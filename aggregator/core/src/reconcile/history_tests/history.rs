@@ -24,6 +24,7 @@ use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::references::{self, Failure, Place};
 use crate::reconcile::state::{Rules, State};
 use crate::reconcile::store::{Event, GateObject, Key, Kind};
+use crate::reconcile::test_hub::{Hub, object, over};
 use crate::testing::{Exposition, digests, failed, healthy, kept, package};
 use crate::time::{Now, Seconds};
 
@@ -48,7 +49,7 @@ pub(super) struct History {
     pub(super) reconciler: Reconciler,
     clusters: Vec<Cluster>,
     /// The objects of the hub.
-    pub(super) hub: BTreeMap<(Kind, Key), Value>,
+    pub(super) hub: Hub,
     /// Why each feed fails, if it does.
     failing: [Option<&'static str>; FEEDS.len()],
     epoch: i64,
@@ -63,10 +64,6 @@ pub(super) struct History {
 
 fn key((namespace, name): (&str, &str)) -> Key {
     Key { namespace: namespace.into(), name: name.into() }
-}
-
-fn object(value: &Value) -> LazyObject {
-    serde_json::from_value(value.clone()).unwrap()
 }
 
 /// No gate opens by members that did not stand in the hub before, and none has others for the same revision.
@@ -545,13 +542,10 @@ impl History {
     /// A write arrives in the hub: its answer.
     fn arrives(&mut self, write: &StatusWrite, landing: Landing) -> Answer {
         let version = self.version();
-        let Some(it) = self.hub.get_mut(&(write.kind, write.version.key.clone())) else {
-            return Answer::Gone;
+        let it = match over(&mut self.hub, write) {
+            Ok(it) => it,
+            Err(answer) => return answer,
         };
-        let is_of = |field: &str, said: &str| said.is_empty() || it["metadata"][field] == said;
-        if !is_of("uid", &write.version.uid) || !is_of("resourceVersion", &write.version.resource_version) {
-            return Answer::Conflict;
-        }
         let mut status = json!(write.status);
         keeps_to_members(it, &status);
         if landing == Landing::Pruned {

@@ -23,6 +23,7 @@ use crate::reconcile::profiles;
 use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::state::{Rules, State};
 use crate::reconcile::store::{Event, GateObject, Key, Kind, Version};
+use crate::reconcile::test_hub::{Hub, object, over};
 use crate::testing::{Exposition, failed, healthy, package, tell};
 use crate::time::{Now, Seconds};
 
@@ -48,7 +49,7 @@ struct Stand {
 
 pub(super) struct History {
     reconciler: Reconciler,
-    pub(super) hub: BTreeMap<(Kind, Key), Value>,
+    pub(super) hub: Hub,
     clusters: BTreeMap<&'static str, Stand>,
     /// What the watches have not brought yet, while they lag.
     unheard: Vec<(Kind, Event<LazyObject>)>,
@@ -68,10 +69,6 @@ pub(super) struct History {
 
 fn key(name: &str) -> Key {
     Key { namespace: "fleet".into(), name: name.into() }
-}
-
-fn object(value: &Value) -> LazyObject {
-    serde_json::from_value(value.clone()).unwrap()
 }
 
 fn fleet() -> Fleet {
@@ -351,13 +348,10 @@ impl History {
     fn takes(&mut self, write: &StatusWrite) -> Answer {
         self.versions += 1;
         let version = self.versions.to_string();
-        let Some(it) = self.hub.get_mut(&(write.kind, write.version.key.clone())) else {
-            return Answer::Gone;
+        let it = match over(&mut self.hub, write) {
+            Ok(it) => it,
+            Err(answer) => return answer,
         };
-        let is_of = |field: &str, said: &str| said.is_empty() || it["metadata"][field] == said;
-        if !is_of("uid", &write.version.uid) || !is_of("resourceVersion", &write.version.resource_version) {
-            return Answer::Conflict;
-        }
         it["status"] = json!(write.status);
         if let Status::Rollout(status) = &write.status {
             self.told = *status.clone();
