@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
-use statusbridge_api::conditions::{READY, STALLED, find, is_true};
+use statusbridge_api::conditions::{STALLED, is_true};
 use statusbridge_api::fleet_rollout::{PreviousRollout, RolloutCounts, WaveStatus};
 use statusbridge_api::{FleetRolloutStatus, Reason};
 use statusbridge_contract::Fingerprint;
@@ -158,12 +158,9 @@ fn judge(object: &RolloutObject, wanted: Option<&str>) -> (RolloutState, String,
         Ok(spec) => spec,
         Err(error) => return (RolloutState::Stalled, Reason::InvalidSpec.name().to_owned(), error.clone()),
     };
-    let status =
-        object.status.as_ref().filter(|status| status.observed_generation == Some(object.generation));
-    let Some((status, ready)) = status.and_then(|status| Some((status, find(&status.conditions, READY)?)))
-    else {
-        let generation = object.generation;
-        return not_judged(format!("generation {generation} of the FleetRollout has not been judged yet"));
+    let (status, ready) = match object.judged() {
+        Ok(judged) => judged,
+        Err(unjudged) => return not_judged(unjudged),
     };
     let state = match ready.status.as_str() {
         "True" => RolloutState::RolledOut,

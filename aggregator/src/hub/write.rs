@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::Status;
+use kube::core::{ObjectList, PartialObjectMeta, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -200,31 +200,30 @@ pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<LazyO
 ///
 /// # Errors
 /// When a page cannot be had.
-pub(crate) async fn heads(client: &Client, listings: &[Listing]) -> Result<Vec<Head>, HubError> {
+pub(crate) async fn heads(
+    client: &Client,
+    namespace: &str,
+    listings: &[Listing],
+) -> Result<Vec<Head>, HubError> {
     let mut all = Vec::new();
-    for Listing { kind, namespace, which } in listings {
-        let mut page = match which {
+    for Listing { kind, which } in listings {
+        let page = match which {
             Which::All => ListParams::default(),
             Which::Named(name) => ListParams::default().fields(&format!("metadata.name={name}")),
             Which::Labelled(label, value) => ListParams::default().labels(&format!("{label}={value}")),
         };
-        page.limit = Some(HEADS);
-        loop {
-            let list = in_time(within(client, *kind, namespace).list_metadata(&page)).await?;
-            all.extend(list.items.into_iter().map(|object| {
-                let metadata = object.metadata;
-                let version = Version {
-                    key: Key { namespace: namespace.clone(), name: metadata.name.unwrap_or_default() },
-                    uid: metadata.uid.unwrap_or_default(),
-                    resource_version: metadata.resource_version.unwrap_or_default(),
-                };
-                Head { kind: *kind, version, generation: metadata.generation.unwrap_or_default() }
-            }));
-            match list.metadata.continue_ {
-                Some(token) if !token.is_empty() => page = page.continue_token(&token),
-                _ => break,
-            }
-        }
+        let api = &within(client, *kind, namespace);
+        let list = |page: ListParams| async move { api.list_metadata(&page).await };
+        let read = |object: PartialObjectMeta<LazyObject>| {
+            let metadata = object.metadata;
+            let version = Version {
+                key: Key { namespace: namespace.to_owned(), name: metadata.name.unwrap_or_default() },
+                uid: metadata.uid.unwrap_or_default(),
+                resource_version: metadata.resource_version.unwrap_or_default(),
+            };
+            Some(Head { kind: *kind, version, generation: metadata.generation.unwrap_or_default() })
+        };
+        all.extend(paged(page.limit(HEADS), list, read).await?);
     }
     Ok(all)
 }
@@ -233,14 +232,22 @@ pub(crate) async fn heads(client: &Client, listings: &[Listing]) -> Result<Vec<H
 ///
 /// # Errors
 /// When a page cannot be had.
-pub async fn list<T>(
-    api: &Api<LazyObject>,
+pub async fn list<K: Clone + DeserializeOwned + Debug, T>(
+    api: &Api<K>,
+    page: ListParams,
+    read: impl Fn(K) -> Option<T>,
+) -> Result<Vec<T>, HubError> {
+    paged(page, |page| async move { api.list(&page).await }, read).await
+}
+
+async fn paged<K: Clone, T, F: Future<Output = kube::Result<ObjectList<K>>>>(
     mut page: ListParams,
-    read: impl Fn(LazyObject) -> Option<T>,
+    call: impl Fn(ListParams) -> F,
+    read: impl Fn(K) -> Option<T>,
 ) -> Result<Vec<T>, HubError> {
     let mut all = Vec::new();
     loop {
-        let list = in_time(api.list(&page)).await?;
+        let list = in_time(call(page.clone())).await?;
         all.extend(list.items.into_iter().filter_map(&read));
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),

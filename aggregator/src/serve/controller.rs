@@ -333,7 +333,7 @@ impl Controller {
                     let (client, reading) = (self.client.clone(), self.reading.clone());
                     self.calls.push(Box::pin(async move {
                         let _turn = reading.acquire().await;
-                        let found = write::heads(&client, &listings).await.map_err(|error| {
+                        let found = write::heads(&client, &key.namespace, &listings).await.map_err(|error| {
                             warn!(kind = Kind::FleetRollout.name(), object = %key, %error, "what it goes on by could not be read");
                             Unreadable
                         });

@@ -83,16 +83,21 @@ impl ClusterSet {
     }
 }
 
+/// Most clusters that a set names.
+pub const MOST_NAMES: usize = 10_000;
+/// Most characters of their names together.
+pub const MOST_OF_NAMES: usize = 320_000;
+
 fn cluster_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {"type": "string", "minLength": 1, "maxLength": 253},
         "minItems": 1,
-        "maxItems": 10000,
+        "maxItems": MOST_NAMES,
         "x-kubernetes-list-type": "set",
         "x-kubernetes-validations": [{
-            "rule": "self.map(name, size(name)).sum() <= 320000",
-            "message": "names must take at most 320000 characters; select clusters by their labels instead"
+            "rule": format!("self.map(name, size(name)).sum() <= {MOST_OF_NAMES}"),
+            "message": format!("names must take at most {MOST_OF_NAMES} characters; select clusters by their labels instead")
         }],
     })
 }

@@ -17,6 +17,7 @@ mod progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use statusbridge_api::common::{MOST_NAMES, MOST_OF_NAMES};
 use statusbridge_api::conditions::{READY, RECONCILING, STALLED};
 use statusbridge_api::fleet_rollout::{PreviousRollout, RolloutCounts, WaveClusters, WaveState, WaveStatus};
 use statusbridge_api::{FleetRolloutSpec, FleetRolloutStatus, Reason};
@@ -26,10 +27,6 @@ use self::progress::Progress;
 use super::conditions::Conditions;
 use super::{Moment, Obstacle, clusters, digits, list, older, shorten, time, transition};
 
-/// Most clusters of a wave: its gate names them all.
-pub(crate) const MOST_OF_A_WAVE: usize = 10_000;
-/// Most characters that their names may have together, as in a gate.
-const MOST_OF_NAMES: usize = 320_000;
 /// Most clusters that are named as left out.
 const MOST_LEFT_OUT: usize = 10;
 

@@ -25,7 +25,7 @@ pub enum Command {
     Write(Box<StatusWrite>),
     /// Read an object; [`Reconciler::read`](super::reconciler::Reconciler::read) takes the answer.
     Read(Number, Kind, Key),
-    /// Read anew what this FleetRollout goes on by; [`Reconciler::listed`](super::reconciler::Reconciler::listed) takes the
+    /// Read anew what this FleetRollout goes on by, in its namespace; [`Reconciler::listed`](super::reconciler::Reconciler::listed) takes the
     /// answer.
     List(Number, Key, Vec<Listing>),
     /// Change an object that belongs to another one; [`Reconciler::wrote_owned`](super::reconciler::Reconciler::wrote_owned)
@@ -70,13 +70,11 @@ impl StatusWrite {
     }
 }
 
-/// Objects of a kind in a namespace.
+/// Objects of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// Their kind.
     pub kind: Kind,
-    /// Their namespace.
-    pub namespace: String,
     /// Which of them.
     pub which: Which,
 }

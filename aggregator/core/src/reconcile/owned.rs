@@ -80,8 +80,8 @@ pub fn label(owner: &str) -> String {
     shortened(owner, LONGEST_LABEL)
 }
 
-/// A name for an object, made from its owner's name and UID and a number.
-pub(super) fn numbered(owner: &str, uid: &str, number: u64) -> String {
+/// A name for an object, made from its owner's name, what tells its owner from others of that name, and a number.
+pub(super) fn numbered(owner: &str, which: &str, number: u64) -> String {
     const LONGEST_NAME: usize = 253;
-    hashed(owner, &format!("{uid} {number}"), LONGEST_NAME)
+    hashed(owner, &format!("{which} {number}"), LONGEST_NAME)
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
-use statusbridge_api::common::{Amount, ClusterSet};
+use statusbridge_api::common::{Amount, ClusterSet, MOST_NAMES, MOST_OF_NAMES};
 use statusbridge_api::rollout_gate::{FleetPackageRef, GateCounts, GateTerms, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, PackageRef, Reason, RolloutGateSpec};
 use statusbridge_contract::{Fingerprint, wanted};
@@ -24,8 +24,8 @@ const LONGEST: [(&str, usize); 6] = [
     ("minSuccessTime", 21),
     ("staleAfter", 21),
 ];
-/// Most clusters by name, and most bytes of a name and of all together: as in a RolloutGate.
-const MOST_NAMES: (usize, usize, usize) = (10_000, 253, 320_000);
+/// Most bytes of a cluster's name, as in a RolloutGate.
+const LONGEST_NAME: usize = 253;
 
 /// Which revision of which package in which clusters, and what has to be true of them. The terms are those of a RolloutGate
 /// that needs no history: there are no deadline, dependencies and checks. Nobody is excused.
@@ -118,7 +118,6 @@ impl RevisionQuestion {
         {
             return Some(format!("{field} takes more than {most} bytes"));
         }
-        let (most, longest, most_bytes) = MOST_NAMES;
         let names = self.clusters.names.as_deref().unwrap_or_default();
         if let Err(error) = wanted::fingerprint(&self.revision) {
             return Some(error.to_string());
@@ -126,9 +125,11 @@ impl RevisionQuestion {
         match () {
             () if source.is_empty() => Some("source must not be empty".to_owned()),
             () if name.is_empty() => Some("package must not be empty".to_owned()),
-            () if names.len() > most || names.iter().map(String::len).sum::<usize>() > most_bytes => {
+            () if names.len() > MOST_NAMES
+                || names.iter().map(String::len).sum::<usize>() > MOST_OF_NAMES =>
+            {
                 Some(format!(
-                    "clusters takes at most {most} names of {most_bytes} bytes together: select clusters by their labels instead"
+                    "clusters takes at most {MOST_NAMES} names of {MOST_OF_NAMES} bytes together: select clusters by their labels instead"
                 ))
             }
             () if self.clusters.names.is_some() && names.is_empty() => {
@@ -136,8 +137,8 @@ impl RevisionQuestion {
             }
             () => names
                 .iter()
-                .any(|name| name.is_empty() || name.len() > longest)
-                .then(|| format!("clusters: the name of a cluster has 1 to {longest} bytes")),
+                .any(|name| name.is_empty() || name.len() > LONGEST_NAME)
+                .then(|| format!("clusters: the name of a cluster has 1 to {LONGEST_NAME} bytes")),
         }
     }
 

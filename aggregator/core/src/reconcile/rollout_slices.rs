@@ -1,7 +1,9 @@
 //! FleetRolloutSlices as the hub has them.
 
+use std::collections::HashMap;
+
 use statusbridge_api::FleetRolloutSlice;
-use statusbridge_api::fleet_rollout_slice::FleetRolloutRef;
+use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FleetRolloutRef};
 
 use super::lazy_object::LazyObject;
 use super::store::{HubObject, Key, Mirror};
@@ -22,6 +24,21 @@ pub struct RolloutSlice {
     pub rollout: String,
     /// What it says; `None` where that cannot be read.
     pub content: Option<FleetRolloutSlice>,
+}
+
+/// What these slices say of each cluster.
+pub(super) fn rows<'s>(
+    slices: impl IntoIterator<Item = &'s FleetRolloutSlice>,
+) -> HashMap<&'s str, &'s AdmittedCluster> {
+    let mut rows = HashMap::<&str, &AdmittedCluster>::new();
+    for row in slices.into_iter().flat_map(|slice| &slice.clusters) {
+        let known = rows.entry(&row.cluster_name).or_insert(row);
+        // Never there but for a slice that somebody else wrote.
+        if row.since > known.since {
+            *known = row;
+        }
+    }
+    rows
 }
 
 impl HubObject for RolloutSlice {

@@ -416,10 +416,10 @@ impl<O: HubObject> Mirror<O> {
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
                 self.belongings.clear();
-                for (key, object) in &self.objects {
-                    if let Some(owner) = object.belongs_to() {
-                        self.belongings.entry(owner).or_default().insert(key.clone());
-                    }
+                let all: Vec<_> =
+                    self.objects.iter().map(|(key, it)| (it.belongs_to(), key.clone())).collect();
+                for (owner, key) in all {
+                    self.join(owner, key);
                 }
                 // What stands there when this process begins is all that it can build upon.
                 if self.complete && !self.only_reads {
@@ -477,12 +477,16 @@ impl<O: HubObject> Mirror<O> {
         let owner_before = before.as_ref().and_then(O::belongs_to);
         if owner != owner_before {
             self.leave(owner_before, &key);
-            if let Some(owner) = owner {
-                self.belongings.entry(owner).or_default().insert(key);
-            }
+            self.join(owner, key);
         }
         self.revision = serial::next();
         before.is_none_or(|before| before.identity().2 != resource_version)
+    }
+
+    fn join(&mut self, owner: Option<Key>, key: Key) {
+        if let Some(owner) = owner {
+            self.belongings.entry(owner).or_default().insert(key);
+        }
     }
 
     fn leave(&mut self, owner: Option<Key>, key: &Key) {

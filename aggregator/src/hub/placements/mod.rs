@@ -89,18 +89,9 @@ async fn one(client: &Client, of: &Placements, a_write: Duration) -> Result<(), 
 }
 
 async fn list(api: &Api<DynamicObject>, of: &Placements) -> Result<Vec<Decision>, HubError> {
-    let mut page = ListParams::default()
-        .labels(&format!("{FLEET_ROLLOUT_LABEL}={}", label(&of.rollout.name)))
-        .limit(PAGE);
-    let mut known = Vec::new();
-    loop {
-        let list = in_time(api.list(&page)).await?;
-        known.extend(list.items.iter().filter_map(|object| read(of.api, object)));
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(known),
-        }
-    }
+    let of_rollout = format!("{FLEET_ROLLOUT_LABEL}={}", label(&of.rollout.name));
+    let page = ListParams::default().labels(&of_rollout).limit(PAGE);
+    write::list(api, page, |object| read(of.api, &object)).await
 }
 
 const fn group(api: PlacementApi) -> &'static str {
@@ -163,20 +154,16 @@ async fn write(api: &Api<DynamicObject>, of: &Placements, change: Change) -> Res
                 PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             let made = in_time(api.create(&params, &object)).await?;
             info!(rollout = %of.rollout, name, clusters = placed.len(), "a PlacementDecision is made");
-            if of.api == PlacementApi::OpenClusterManagement {
-                let version =
-                    read(of.api, &made).map(|it| it.version).unwrap_or_else(|| unversioned(of, &name));
-                fill(api, of, &version, &placed).await?;
+            if of.api == PlacementApi::OpenClusterManagement
+                && let Some(made) = read(of.api, &made)
+            {
+                fill(api, of, &made.version, &placed).await?;
             }
             Ok(())
         }
         Change::Fill { version, placed } => fill(api, of, &version, &placed).await,
         Change::Delete(version) => write::delete(api, &version).await.map(drop),
     }
-}
-
-fn unversioned(of: &Placements, name: &str) -> Version {
-    Version { key: of.rollout.beside(name), uid: String::new(), resource_version: String::new() }
 }
 
 /// Replaces who is in a PlacementDecision. One that has changed meanwhile is an error, and looked at again.

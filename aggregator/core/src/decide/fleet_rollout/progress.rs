@@ -218,7 +218,7 @@ fn pending<'a>(
         }
         Ok(members) if !fits(&members) => {
             let message = format!(
-                "wave {name} has {}, at most {MOST_OF_A_WAVE} with names of {MOST_OF_NAMES} characters fit in one: split it",
+                "wave {name} has {}, at most {MOST_NAMES} with names of {MOST_OF_NAMES} characters fit in one: split it",
                 clusters(members.len() as u64)
             );
             say(&mut status, message.clone());
@@ -249,8 +249,7 @@ fn pending<'a>(
 
 /// Whether a gate can name all of these.
 fn fits(members: &[&str]) -> bool {
-    members.len() <= MOST_OF_A_WAVE
-        && members.iter().map(|it| it.chars().count()).sum::<usize>() <= MOST_OF_NAMES
+    members.len() <= MOST_NAMES && members.iter().map(|it| it.chars().count()).sum::<usize>() <= MOST_OF_NAMES
 }
 
 fn unstarted(name: &str) -> WaveStatus {

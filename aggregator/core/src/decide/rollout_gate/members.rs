@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use statusbridge_api::common::{MOST_NAMES, MOST_OF_NAMES};
 use statusbridge_api::rollout_gate::{Members, Newcomers};
 use statusbridge_api::{LabelSelector, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
@@ -17,9 +18,6 @@ use super::Input;
 use super::waiting::MOST_CLUSTERS;
 use crate::decide::{Membership, clusters, list_by, shorten, time};
 use crate::fleet::observation::reason;
-
-/// Most members, and most bytes of their names together: as many as a gate can name.
-const MOST: (usize, usize) = (10_000, 320_000);
 
 /// Newcomers that a message names.
 const NAMED: usize = 3;
@@ -73,7 +71,6 @@ pub(super) fn fixing(input: &Input<'_>, spec: &RolloutGateSpec) -> Fixing {
         |seen: &str| [reason::CLUSTER_NAME_UNKNOWN, reason::CLUSTER_PROFILE_CONFLICT].contains(&seen);
     let unclear: Vec<_> = all.iter().filter(|it| is_unclear(it.observation.reason)).collect();
     let mut names: Vec<String> = all.iter().map(|it| it.cluster.clone()).collect();
-    let (most, most_bytes) = MOST;
     let bytes: usize = names.iter().map(String::len).sum();
     if let Some(error) = input.unheard {
         let message = format!("clusters cannot be frozen before every feed has answered: {}", shorten(error));
@@ -83,9 +80,9 @@ pub(super) fn fixing(input: &Input<'_>, spec: &RolloutGateSpec) -> Fixing {
         let message =
             format!("clusters cannot be frozen while their ClusterProfiles leave doubt about them: {of}");
         Fixing::Cannot(Reason::ClusterProfilesUnavailable, message)
-    } else if names.len() > most || bytes > most_bytes {
+    } else if names.len() > MOST_NAMES || bytes > MOST_OF_NAMES {
         let message = format!(
-            "{} with names of {bytes} bytes are selected, and at most {most} with {most_bytes} can be frozen: make \
+            "{} with names of {bytes} bytes are selected, and at most {MOST_NAMES} with {MOST_OF_NAMES} can be frozen: make \
              several gates, or a FleetRollout, whose gates name the clusters of a wave",
             clusters(names.len() as u64)
         );

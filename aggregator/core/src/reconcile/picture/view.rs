@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
-use statusbridge_api::conditions::{READY, STALLED, find, is_true};
+use statusbridge_api::conditions::{READY, STALLED, is_true};
 use statusbridge_api::label_selector::Labels;
 use statusbridge_api::{
     FleetPackageSpec, FleetPackageStatus, FleetRolloutStatus, Reason, RolloutGateSpec, RolloutGateStatus,
@@ -266,21 +266,22 @@ impl ShownGate {
 impl<'a> From<&'a RolloutObject> for RolloutView<'a> {
     fn from(object: &'a RolloutObject) -> Self {
         let spec = object.spec.as_ref().ok();
-        let status = object.status.as_ref();
-        let answered = status.filter(|status| status.observed_generation == Some(object.generation));
-        let conditions = answered.map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let verdict = find(conditions, READY);
-        let unjudged =
-            || format!("generation {} of the FleetRollout has not been judged yet", object.generation).into();
+        let judged = object.judged();
+        let is = |kind| judged.as_ref().is_ok_and(|(status, _)| is_true(&status.conditions, kind));
+        let (ready, stalled) = (is(READY), is(STALLED));
+        let (reason, message) = match judged {
+            Ok((_, verdict)) => (verdict.reason.as_str(), verdict.message.as_str().into()),
+            Err(unjudged) => (Reason::Pending.name(), unjudged.into()),
+        };
         Self {
             metadata: metadata(object),
             package: spec.map(|spec| spec.fleet_package_ref.name.as_str()),
             paused: spec.is_some_and(|spec| spec.paused),
-            ready: is_true(conditions, READY),
-            stalled: is_true(conditions, STALLED),
-            reason: verdict.map_or(Reason::Pending.name(), |verdict| &verdict.reason),
-            message: verdict.map_or_else(unjudged, |verdict| verdict.message.as_str().into()),
-            status,
+            ready,
+            stalled,
+            reason,
+            message,
+            status: object.status.as_ref(),
         }
     }
 }

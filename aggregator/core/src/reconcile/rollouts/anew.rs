@@ -7,13 +7,13 @@ use crate::decide::hold::Knowledge;
 use crate::reconcile::command::{Head, Listing, Which};
 use crate::reconcile::judge::World;
 use crate::reconcile::owned::label;
-use crate::reconcile::store::{Key, Kind, RolloutObject};
+use crate::reconcile::store::{HubObject, Key, Kind, Object, RolloutObject, Store};
 
 impl World<'_> {
     /// What has to be as it is known: the plan, what it is for, the gates of its waves, and the freezes.
     pub(in crate::reconcile) fn listings(&self, rollout: &RolloutObject) -> Vec<Listing> {
         let Ok(spec) = &rollout.spec else { return Vec::new() };
-        let of = |kind, which| Listing { kind, namespace: rollout.key.namespace.clone(), which };
+        let of = |kind, which| Listing { kind, which };
         let mut all = vec![
             of(Kind::FleetRollout, Which::Named(rollout.key.name.clone())),
             of(Kind::FleetPackage, Which::Named(spec.fleet_package_ref.name.clone())),
@@ -29,34 +29,29 @@ impl World<'_> {
     /// Whether all that was found is known, and all that is known was found.
     pub(in crate::reconcile) fn is_up_to_date(&self, rollout: &RolloutObject, found: &[Head]) -> bool {
         let state = self.state;
-        let is_known = |head: &Head| {
-            let is = |known: Option<(&String, i64)>| known == Some((&head.version.uid, head.generation));
-            match head.kind {
-                Kind::FleetRollout => {
-                    is(state.rollouts.get(&head.version.key).map(|it| (&it.uid, it.generation)))
-                }
-                Kind::FleetPackage => {
-                    is(state.packages.get(&head.version.key).map(|it| (&it.uid, it.generation)))
-                }
-                Kind::RolloutGate => {
-                    is(state.gates.get(&head.version.key).map(|it| (&it.uid, it.generation)))
-                }
-                Kind::RolloutFreeze => state.holds.has_freeze(&head.version),
-                _ => false,
-            }
+        let is_known = |head: &Head| match head.kind {
+            Kind::FleetRollout => is_in(&state.rollouts, head),
+            Kind::FleetPackage => is_in(&state.packages, head),
+            Kind::RolloutGate => is_in(&state.gates, head),
+            Kind::RolloutFreeze => state.holds.has_freeze(&head.version),
+            _ => false,
         };
         let many = |kind| found.iter().filter(|head| head.kind == kind).count();
         // A gate that lost its label is one that is known and was not found.
-        let gates = state
-            .gates
-            .of(&rollout.key)
-            .filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == rollout.uid));
         let was_found =
             |key: &Key| found.iter().any(|head| head.kind == Kind::RolloutGate && head.version.key == *key);
         found.iter().all(is_known)
             && many(Kind::FleetRollout) == 1
             && many(Kind::FleetPackage) == 1
             && many(Kind::RolloutFreeze) == state.holds.freezes(&rollout.key.namespace).0.all.len()
-            && gates.map(|gate| &gate.key).all(was_found)
+            && self.own_gates(rollout).map(|gate| &gate.key).all(was_found)
     }
+}
+
+fn is_in<S, T>(objects: &Store<S, T>, head: &Head) -> bool
+where
+    Object<S, T>: HubObject,
+{
+    let known = objects.get(&head.version.key);
+    known.is_some_and(|it| (&it.uid, it.generation) == (&head.version.uid, head.generation))
 }

@@ -1,35 +1,30 @@
 //! What is handed over of a record: the slices alone tell it, to whoever reads them, whether or not anything judges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use statusbridge_api::fleet_rollout_slice::AdmittedCluster;
 
-use crate::reconcile::rollout_slices::RolloutSlices;
+use crate::reconcile::rollout_slices::{RolloutSlices, rows};
 use crate::reconcile::store::Key;
 
 impl RolloutSlices {
     /// The rows of a FleetRollout, by cluster. `None` where one of its slices cannot be read, so that not all are known, or where
     /// they are of two FleetPackages, as another FleetRollout has had the name.
-    pub fn admitted(&self, rollout: &Key) -> Option<BTreeMap<&str, &AdmittedCluster>> {
-        let mut rows = BTreeMap::<&str, &AdmittedCluster>::new();
+    pub fn admitted(&self, rollout: &Key) -> Option<HashMap<&str, &AdmittedCluster>> {
         let slices: Vec<_> = self.of(rollout).map(|slice| slice.content.as_ref()).collect::<Option<_>>()?;
         let packages: BTreeSet<&str> =
             slices.iter().map(|slice| slice.fleet_package_ref.name.as_str()).collect();
         if packages.len() > 1 {
             return None;
         }
-        for row in slices.into_iter().flat_map(|slice| &slice.clusters) {
-            let known = rows.entry(&row.cluster_name).or_insert(row);
-            if row.since > known.since {
-                *known = row;
-            }
-        }
-        Some(rows)
+        Some(rows(slices))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -53,6 +48,7 @@ mod tests {
     fn revisions(slices: &RolloutSlices, rollout: &str) -> Option<Vec<(String, String)>> {
         let key = Key { namespace: "fleet".into(), name: rollout.into() };
         let rows = slices.admitted(&key)?;
+        let rows: BTreeMap<_, _> = rows.into_iter().collect();
         Some(rows.iter().map(|(cluster, row)| ((*cluster).to_owned(), row.revision.clone())).collect())
     }
 

@@ -9,6 +9,7 @@
 mod anew;
 mod detail;
 mod handed;
+mod judged;
 pub mod placements;
 mod record;
 
@@ -93,8 +94,8 @@ impl World<'_> {
         self.decide_rollout(object, &parts, &wanted)
     }
 
-    /// The gates of FleetRollouts that had this name and are gone, to be removed. Their slices are left to the control plane:
-    /// they are all that is known of who was admitted.
+    /// The gates of FleetRollouts that had this name and are gone, to be removed. Their slices stay: they are all that is known
+    /// of who was admitted.
     pub(super) fn left_behind(&self, key: &Key, rollout: Option<&RolloutObject>) -> Vec<Change> {
         let is_left = |owner: &Option<Owner>| {
             owner.as_ref().is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
@@ -103,19 +104,20 @@ impl World<'_> {
         gates.filter(|gate| may_be_removed(gate)).map(|gate| Change::Delete(gate.version())).collect()
     }
 
+    /// The gates that a FleetRollout controls.
+    fn own_gates(&self, object: &RolloutObject) -> impl Iterator<Item = &GateObject> {
+        let is_own = |gate: &&GateObject| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid);
+        self.state.gates.of(&object.key).filter(is_own)
+    }
+
     fn parts(&self, object: &RolloutObject) -> Parts<'_> {
         let spec = object.spec.as_ref().ok();
         let package =
             spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
         let package_name = spec.map(|it| it.fleet_package_ref.name.as_str());
         let record = package_name.and_then(|it| Record::of(&self.state.rollout_slices, &object.key, it));
-        let own = self
-            .state
-            .gates
-            .of(&object.key)
-            .filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
         // Labels and owners are anybody's to write who may write gates: a wave's gate has the wave's name, and its package.
-        let gates = own.filter_map(|gate| {
+        let gates = self.own_gates(object).filter_map(|gate| {
             let wave = gate.labels.get(WAVE_LABEL)?.as_str();
             let is_its = gate.key.name == gate_name(&object.key.name, wave)
                 && gate.package() == spec.map(|it| object.key.beside(&it.fleet_package_ref.name));
@@ -286,6 +288,9 @@ impl World<'_> {
             .collect();
         let refusal = all.as_ref().and_then(|(all, _)| known(all).err());
         let refusal = refusal.filter(|refusal| refusal.reason == Reason::Forbidden);
+        let package_key = package_ref.map(crate::fleet::key).unwrap_or_default();
+        // At random, but always the same for the same package, whichever other clusters there are.
+        let order = |cluster: &str| Fingerprint::of(&format!("{package_key} {cluster}"));
         let is_admitted = |cluster: &str| parts.is_admitted(cluster, wanted.as_deref().ok());
         let input = decide::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
@@ -301,7 +306,7 @@ impl World<'_> {
             }),
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
-            order: &|cluster| place(package_ref, cluster),
+            order: &order,
             is_admitted: &is_admitted,
             last_healthy: package
                 .and_then(|(package, _)| package.status.as_ref()?.last_healthy_revision.as_deref()),
@@ -352,8 +357,9 @@ impl World<'_> {
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
         let members: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (admitted, waits): (BTreeSet<&str>, BTreeSet<&str>) =
-            members.iter().partition(|member| parts.is_admitted(member, revision));
+        let settled: BTreeSet<&str> =
+            members.iter().copied().filter(|member| parts.is_admitted(member, revision)).collect();
+        let all_are_admitted = settled.len() == members.len();
         let status = gate.status.as_ref();
         let written = Gate {
             name: &gate.key.name,
@@ -362,7 +368,7 @@ impl World<'_> {
             is_stalled: status.is_some_and(|status| is_true(&status.conditions, STALLED)),
             message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
             as_of: status.and_then(|status| status.as_of.as_ref()),
-            settled: admitted,
+            settled,
         };
         if gates == Gates::AsWritten {
             return written;
@@ -371,7 +377,7 @@ impl World<'_> {
         let (would_open, is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
             let now = rollout_gate::decide(input);
             let each = match wave.max_concurrency {
-                Some(_) if !waits.is_empty() => rollout_gate::each_cluster(input),
+                Some(_) if !all_are_admitted => rollout_gate::each_cluster(input),
                 _ => Vec::new(),
             };
             let is_on_the_way =
@@ -418,13 +424,6 @@ fn explicit(clusters: &api::WaveClusters) -> Option<ClusterSet> {
             Some(ClusterSet { names: names.clone(), selector: selector.clone(), ..ClusterSet::default() })
         }
     }
-}
-
-/// The place of a cluster in the order in which clusters are admitted: at random, but always the same for the same package,
-/// whichever other clusters there are.
-fn place(package: Option<&PackageRef>, cluster: &str) -> Fingerprint {
-    let package = package.map(crate::fleet::key).unwrap_or_default();
-    Fingerprint::of(&format!("{package} {cluster}"))
 }
 
 /// Stands for the terms that a wave gives its gate. They are given once: whatever somebody adds to the gate afterwards stays,

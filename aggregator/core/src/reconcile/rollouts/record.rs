@@ -11,7 +11,7 @@ use statusbridge_api::fleet_rollout_slice::{
 use statusbridge_api::rollout_gate::FleetPackageRef;
 
 use crate::reconcile::owned::{Change, Content, label, numbered};
-use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices};
+use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices, rows};
 use crate::reconcile::store::{HubObject, Key};
 
 /// Which clusters may have which revision.
@@ -29,14 +29,7 @@ impl<'a> Record<'a> {
         let mut slices = slices?;
         // Another one of this name may have been for another package.
         slices.retain(|(_, content)| content.fleet_package_ref.name == package);
-        let mut rows = HashMap::<&str, &AdmittedCluster>::new();
-        for row in slices.iter().flat_map(|(_, content)| &content.clusters) {
-            let known = rows.entry(&row.cluster_name).or_insert(row);
-            // Never there but for a slice that somebody else wrote.
-            if row.since > known.since {
-                *known = row;
-            }
-        }
+        let rows = rows(slices.iter().map(|(_, content)| *content));
         Some(Self { all, slices, rows })
     }
 
