@@ -182,7 +182,7 @@ async fn create(client: &Client, event: &Event) -> Result<bool, HubError> {
         let passes = match &error {
             HubError::Api(kube::Error::Api(refusal)) => refusal.code == 429 || refusal.code >= 500,
             HubError::Api(_) | HubError::Timeout => true,
-            HubError::NotLeading(_) => false,
+            HubError::TooMany(..) | HubError::NotLeading(_) => false,
         };
         match pauses.next().filter(|_| passes) {
             Some(pause) => sleep(*pause).await,

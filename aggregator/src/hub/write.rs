@@ -29,6 +29,8 @@ pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
 const REFUSALS: [u16; 4] = [400, 403, 413, 422];
 /// Objects of a page of which only the metadata is read. Whoever writes them may hang 256 KiB of annotations on each.
 const HEADS: u32 = 50;
+/// Objects of a kind that are listed in a namespace, at most: whoever may make more must not hold up all others by it.
+const MOST_HEADS: usize = 5_000;
 
 /// Why a call of the hub's API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,9 @@ pub enum HubError {
     /// It did not answer in time.
     #[error("no answer from the hub's API server in time")]
     Timeout,
+    /// There is too much to read.
+    #[error("{0} has more than {MOST_HEADS} {1}s: remove those that are over")]
+    TooMany(String, &'static str),
     /// It was not asked, because another replica may lead before it answers.
     #[error("{0}")]
     NotLeading(NotLeading),
@@ -223,7 +228,8 @@ pub(crate) async fn heads(
             };
             Some(Head { kind: *kind, version, generation: metadata.generation.unwrap_or_default() })
         };
-        all.extend(paged(page.limit(HEADS), list, read).await?);
+        let too_many = || HubError::TooMany(namespace.to_owned(), kind.name());
+        all.extend(paged(page.limit(HEADS), list, read, MOST_HEADS).await?.ok_or_else(too_many)?);
     }
     Ok(all)
 }
@@ -237,21 +243,25 @@ pub async fn list<K: Clone + DeserializeOwned + Debug, T>(
     page: ListParams,
     read: impl Fn(K) -> Option<T>,
 ) -> Result<Vec<T>, HubError> {
-    paged(page, |page| async move { api.list(&page).await }, read).await
+    let all = paged(page, |page| async move { api.list(&page).await }, read, usize::MAX).await?;
+    Ok(all.unwrap_or_default())
 }
 
+/// `None` where there are more than `most`.
 async fn paged<K: Clone, T, F: Future<Output = kube::Result<ObjectList<K>>>>(
     mut page: ListParams,
     call: impl Fn(ListParams) -> F,
     read: impl Fn(K) -> Option<T>,
-) -> Result<Vec<T>, HubError> {
+    most: usize,
+) -> Result<Option<Vec<T>>, HubError> {
     let mut all = Vec::new();
     loop {
         let list = in_time(call(page.clone())).await?;
         all.extend(list.items.into_iter().filter_map(&read));
         match list.metadata.continue_ {
+            _ if all.len() > most => return Ok(None),
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(all),
+            _ => return Ok(Some(all)),
         }
     }
 }

@@ -36,6 +36,8 @@ const GROUP_INDEX: &str = "cluster.open-cluster-management.io/decision-group-ind
 const GROUP_NAME: &str = "cluster.open-cluster-management.io/decision-group-name";
 /// So often it is looked what is to be done next: clusters go in, go out, and nothing is left.
 const ROUNDS: usize = 3;
+/// So many objects of a FleetRollout are written before the next one has its turn.
+const MOST_WRITES: usize = 50;
 /// Objects that are listed at a time.
 const PAGE: u32 = 50;
 
@@ -48,8 +50,12 @@ pub(crate) async fn hand_over(client: &Client, all: Vec<Placements>, a_write: Du
     let (mut whole, mut told) = (true, BTreeMap::<Key, Option<String>>::new());
     for placements in all {
         let why = match one(client, &placements, a_write).await {
-            Ok(()) if placements.without_profile == 0 => None,
-            Ok(()) => {
+            Ok(done) if placements.without_profile == 0 => {
+                whole &= done;
+                None
+            }
+            Ok(done) => {
+                whole &= done;
                 let clusters = match placements.without_profile {
                     1 => "1 admitted cluster has".to_owned(),
                     many => format!("{many} admitted clusters have"),
@@ -69,23 +75,28 @@ pub(crate) async fn hand_over(client: &Client, all: Vec<Placements>, a_write: Du
     (whole, told.into_iter().collect())
 }
 
-/// Brings the PlacementDecisions of a FleetRollout to what they should say.
-async fn one(client: &Client, of: &Placements, a_write: Duration) -> Result<(), HubError> {
+/// Brings the PlacementDecisions of a FleetRollout to what they should say, or some of them. Whether all of them are so.
+async fn one(client: &Client, of: &Placements, a_write: Duration) -> Result<bool, HubError> {
     let api = decisions(client, of.api, &of.rollout.namespace);
     // A ClusterProfile that is not known now is not taken out: whoever places by it would remove what runs there.
     let stays =
         |placed: &Placed| matches!(placed, Placed::Profile(profile) if !of.profiles.contains(profile));
+    let mut left = MOST_WRITES;
     for _ in 0..ROUNDS {
         let changes = plan(&of.sets, list(&api, of).await?, stays);
         if changes.is_empty() {
             break;
         }
         for change in changes {
+            if left == 0 {
+                return Ok(false);
+            }
+            left -= 1;
             write(&api, of, change).await?;
             sleep(a_write).await;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn list(api: &Api<DynamicObject>, of: &Placements) -> Result<Vec<Decision>, HubError> {
