@@ -9,6 +9,8 @@
     reason = "for tests"
 )]
 
+pub mod hub;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

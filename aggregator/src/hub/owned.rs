@@ -20,7 +20,7 @@ pub async fn write(client: &Client, write: &OwnedWrite) -> Result<Written, HubEr
     let api = write::within(client, write.kind, &write.owner.1.namespace);
     let answer = match &write.change {
         Change::Create(name, content) => {
-            let object = object(write, name, json!({}), content);
+            let object = object(write, name, content);
             let params =
                 PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             // A patch would change one that was made meanwhile.
@@ -31,29 +31,29 @@ pub async fn write(client: &Client, write: &OwnedWrite) -> Result<Written, HubEr
             let request = request.map_err(|error| HubError::Api(kube::Error::BuildRequest(error)))?;
             in_time(client.request(request)).await
         }
-        Change::Update(Version { key, uid, resource_version }, content) => {
-            let version = json!({"uid": uid, "resourceVersion": resource_version});
-            let object = object(write, &key.name, version, content);
-            let params = PatchParams::apply(FIELD_MANAGER).force();
-            in_time(api.patch(&key.name, &params, &Patch::Apply(&object))).await
+        // Server-side apply would leave what is not said any more, as it was not applied when the object was made.
+        #[expect(clippy::indexing_slicing, reason = "a field of an object is set")]
+        Change::Update(Version { key, resource_version, .. }, content) => {
+            let mut patch = fields(content);
+            patch["metadata"]["resourceVersion"] = json!(resource_version);
+            let params =
+                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            in_time(api.patch(&key.name, &params, &Patch::Merge(&patch))).await
         }
         Change::Delete(version) => return write::delete(&api, version).await,
     };
     write::written(answer.map(Written::done))
 }
 
-#[expect(clippy::indexing_slicing, reason = "a field of an object is set; the version is an object")]
-fn object(write: &OwnedWrite, name: &str, version: Value, content: &Content) -> Value {
+#[expect(clippy::indexing_slicing, reason = "a field of an object is set")]
+fn object(write: &OwnedWrite, name: &str, content: &Content) -> Value {
     let api_version = format!("{GROUP}/{VERSION}");
     let (kind, owner) = &write.owner;
-    let mut object = Value::Object(content.fields.clone());
+    let mut object = fields(content);
     object["apiVersion"] = json!(api_version);
     object["kind"] = json!(write.kind.name());
-    object["metadata"] = version;
     object["metadata"]["namespace"] = json!(owner.namespace);
     object["metadata"]["name"] = json!(name);
-    object["metadata"]["labels"] = json!(content.labels);
-    object["metadata"]["annotations"] = json!(content.annotations);
     if let Some(uid) = &write.controller {
         object["metadata"]["ownerReferences"] = json!([{
             "apiVersion": api_version,
@@ -64,4 +64,11 @@ fn object(write: &OwnedWrite, name: &str, version: Value, content: &Content) -> 
         }]);
     }
     object
+}
+
+#[expect(clippy::indexing_slicing, reason = "a field of an object is set")]
+fn fields(content: &Content) -> Value {
+    let mut fields = Value::Object(content.fields.clone());
+    fields["metadata"] = json!({"labels": content.labels});
+    fields
 }

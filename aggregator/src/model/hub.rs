@@ -1,38 +1,49 @@
-//! The hub's API server: the gate, the lease of the leader, the heartbeat, and what is on its way there.
+//! The hub's API server: the gate, the FleetRollout with what was made for it, the lease of the leader, the heartbeat, and what
+//! is on its way there.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use serde_json::json;
+use serde_json::{Value, json};
 use statusbridge_api::RolloutGateStatus;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
+use statusbridge_core::reconcile::command::{Answer, StatusWrite};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::GateObject;
-use statusbridge_core::testing::package;
+use statusbridge_core::reconcile::owned::{Change, OwnedWrite};
+use statusbridge_core::reconcile::store::{Event, GateObject, Key, Kind};
+use statusbridge_core::testing::{hub::Hub as Objects, package};
 use statusbridge_core::time::Seconds;
 
 use super::PACKAGE;
 
+/// Name of the FleetRollout.
+const ROLLOUT: &str = "roll";
+/// Its last wave has this cluster alone, of which nobody ever tells.
+pub(super) const LAST: &str = "last";
+
 /// A write that was sent.
 #[derive(Debug)]
-pub(super) struct Flight {
+struct Flight {
     sent: Seconds,
-    /// The version that it was decided upon; none where any will do.
-    over: Option<u64>,
-    status: RolloutGateStatus,
+    /// What it is, until it has arrived.
+    write: Option<Sent>,
     /// When it arrives; `None` when it is lost.
     lands: Option<Seconds>,
     /// When its answer comes; `None` when that is lost.
     answers: Option<Seconds>,
     /// What became of it.
-    outcome: Option<Outcome>,
+    outcome: Option<Answer>,
 }
 
-/// How the API server answers a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It is this version now.
-    Done(u64),
-    /// It had another version.
-    Conflict,
+/// What is written.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// The status of the gate, decided upon this version; none where any will do.
+    Gate(Option<u64>, Box<RolloutGateStatus>),
+    /// Another status.
+    Status(Box<StatusWrite>),
+    /// An object that belongs to the FleetRollout.
+    Owned(Box<OwnedWrite>),
 }
 
 /// What happens to requests.
@@ -54,6 +65,10 @@ pub(super) struct Mishaps {
 pub(super) struct Hub {
     /// Every version of the gate and when it came to be, the newest last.
     versions: Vec<(Seconds, GateObject)>,
+    /// All other objects.
+    objects: Objects,
+    /// What became of them, and when.
+    news: Vec<(Seconds, Kind, Event<LazyObject>)>,
     flights: Vec<(u64, Flight)>,
     sent: u64,
     /// The Lease of the leader.
@@ -62,22 +77,91 @@ pub(super) struct Hub {
     /// Whether the heartbeat names the gate as one that has to close.
     pub(super) unclosed: bool,
     pub(super) mishaps: Mishaps,
-    /// Of the FleetPackage.
-    pub(super) stale_after: Seconds,
 }
 
 impl Hub {
-    pub(super) fn new(now: Seconds, gate: GateObject, stale_after: Seconds) -> Self {
+    /// `first` has the terms of the first wave, as a gate has them.
+    pub(super) fn new(now: Seconds, gate: GateObject, stale_after: Seconds, first: &Value) -> Self {
+        let mut objects = Objects::default();
+        let id = package(PACKAGE);
+        let package = json!({
+            "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
+            "staleAfter": format!("{stale_after}s"),
+        });
+        objects.make(Kind::FleetPackage, gate.key.beside(PACKAGE), package);
+        let spec = gate.spec.as_ref().expect("a gate");
+        let plan = json!({
+            "fleetPackageRef": {"name": PACKAGE}, "revision": spec.revision,
+            "waves": [
+                {"name": "first", "clusters": {"names": spec.clusters.names}, "gate": first},
+                {"name": "last", "clusters": {"names": [LAST]}},
+            ],
+        });
+        objects.make(Kind::FleetRollout, gate.key.beside(ROLLOUT), plan);
         Self {
             versions: vec![(now, gate)],
+            objects,
+            news: Vec::new(),
             flights: Vec::new(),
             sent: 0,
             lease: Lease::default(),
             heartbeat: now,
             unclosed: false,
             mishaps: Mishaps::default(),
-            stale_after,
         }
+    }
+
+    /// What a watch of a kind begins with.
+    pub(super) fn listed(&self, kind: Kind) -> Vec<Event<LazyObject>> {
+        let mut listed = self.objects.listed(kind);
+        if kind == Kind::RolloutGate {
+            listed.insert(1, Event::InitApply(object(self.gate())));
+        }
+        listed
+    }
+
+    /// What objects beside the gate there are.
+    pub(super) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// An object, whichever it is.
+    pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<LazyObject> {
+        match kind == Kind::RolloutGate && *key == self.gate().key {
+            true => Some(object(self.gate())),
+            false => self.objects.get(kind, key).map(statusbridge_core::testing::hub::object),
+        }
+    }
+
+    /// What watchers have heard by now of objects beside the gate, after so many news.
+    pub(super) fn more_news(&self, now: Seconds, heard: usize) -> &[(Seconds, Kind, Event<LazyObject>)] {
+        let known = self.known_at(now);
+        let new = self.news.get(heard..).unwrap_or_default();
+        &new[..new.iter().take_while(|(at, ..)| *at <= known).count()]
+    }
+
+    /// How many news there were of objects beside the gate.
+    pub(super) fn all_news(&self) -> usize {
+        self.news.len()
+    }
+
+    /// The plan gets this revision. Says which one it had before, if it was another.
+    pub(super) fn replan(&mut self, now: Seconds, revision: String) -> Option<String> {
+        let key = self.gate().key.beside(ROLLOUT);
+        let plan = self.objects.get(Kind::FleetRollout, &key).expect("it stays");
+        let before = plan["spec"]["revision"].as_str().filter(|before| *before != revision)?.to_owned();
+        let mut spec = plan["spec"].clone();
+        spec["revision"] = json!(revision);
+        let plan = self.objects.make(Kind::FleetRollout, key, spec);
+        self.news.push((now, Kind::FleetRollout, Event::Apply(plan)));
+        Some(before)
+    }
+
+    /// Which clusters may have which revision.
+    pub(super) fn admitted(&self) -> BTreeMap<String, String> {
+        let rows = self.objects.of(Kind::FleetRolloutSlice).filter_map(|it| it["clusters"].as_array());
+        let text = |value: &Value| value.as_str().expect("a row").to_owned();
+        rows.flatten().map(|row| (text(&row["clusterName"]), text(&row["revision"]))).collect()
     }
 
     pub(super) fn lease(&self) -> &Lease {
@@ -112,8 +196,13 @@ impl Hub {
 
     /// What watchers know by now.
     pub(super) fn news(&self, now: Seconds) -> &GateObject {
+        self.gate_at(self.known_at(now))
+    }
+
+    /// Of which time watchers know by now.
+    fn known_at(&self, now: Seconds) -> Seconds {
         let (old, until) = self.mishaps.late_news;
-        self.gate_at(if now < until { now - old } else { now })
+        if now < until { now - old } else { now }
     }
 
     /// Changes the gate.
@@ -124,14 +213,8 @@ impl Hub {
         self.versions.push((now, gate));
     }
 
-    /// Takes in a request to write a status; its number.
-    pub(super) fn send(
-        &mut self,
-        now: Seconds,
-        over: Option<u64>,
-        status: RolloutGateStatus,
-        isolated: bool,
-    ) -> u64 {
+    /// Takes in a request to write; its number.
+    pub(super) fn send(&mut self, now: Seconds, write: Sent, isolated: bool) -> u64 {
         let mishaps = &mut self.mishaps;
         let (slow, until) = mishaps.slow;
         let takes = mishaps.late.take().unwrap_or(if now < until { slow } else { 0.0 });
@@ -139,38 +222,55 @@ impl Hub {
         let lands = (!lost).then_some(now + takes);
         let answers = lands.filter(|_| now >= mishaps.no_answers);
         self.sent += 1;
-        self.flights.push((self.sent, Flight { sent: now, over, status, lands, answers, outcome: None }));
+        self.flights
+            .push((self.sent, Flight { sent: now, write: Some(write), lands, answers, outcome: None }));
         self.sent
     }
 
     /// Lets arrive what arrives now.
     pub(super) fn arrive(&mut self, now: Seconds) {
         for i in 0..self.flights.len() {
-            let flight = &self.flights[i].1;
-            if flight.outcome.is_some() || flight.lands.is_none_or(|lands| now < lands) {
+            let flight = &mut self.flights[i].1;
+            if flight.lands.is_none_or(|lands| now < lands) {
                 continue;
             }
-            let outcome = if flight.over.is_none_or(|over| over == self.version()) {
-                let status = flight.status.clone();
-                self.change(now, |gate| gate.status = Some(status));
-                Outcome::Done(self.version())
-            } else {
-                Outcome::Conflict
-            };
-            self.flights[i].1.outcome = Some(outcome);
+            if let Some(write) = flight.write.take() {
+                let outcome = self.take(now, write);
+                self.flights[i].1.outcome = Some(outcome);
+            }
         }
     }
 
-    /// What the answer to a request says, once it has come.
-    pub(super) fn answer(&self, now: Seconds, number: u64) -> Option<Outcome> {
-        let (_, flight) = self.flights.iter().find(|(n, _)| *n == number)?;
-        flight.answers.filter(|at| *at <= now).and(flight.outcome)
+    fn take(&mut self, now: Seconds, write: Sent) -> Answer {
+        let (kind, answer, removed) = match write {
+            Sent::Gate(over, _) if over.is_some_and(|over| over != self.version()) => {
+                return Answer::Conflict;
+            }
+            Sent::Gate(_, status) => {
+                self.change(now, |gate| gate.status = Some(*status));
+                return Answer::Done(Box::new(object(self.gate())));
+            }
+            Sent::Status(write) => (write.kind, self.objects.write_status(&write, json!(write.status)), None),
+            Sent::Owned(write) => {
+                let removed = match &write.change {
+                    Change::Delete(of) => self.object(write.kind, &of.key),
+                    _ => None,
+                };
+                (write.kind, self.objects.write_owned(&write), removed)
+            }
+        };
+        match (&answer, removed) {
+            (Answer::Done(object), _) => self.news.push((now, kind, Event::Apply(*object.clone()))),
+            (Answer::Gone, Some(object)) => self.news.push((now, kind, Event::Delete(object))),
+            _ => {}
+        }
+        answer
     }
 
-    /// The gate of a version that was written.
-    pub(super) fn written(&self, number: u64) -> &GateObject {
-        let known = self.versions.iter().rev().find(|(_, gate)| version(gate) == number);
-        known.map_or(self.gate(), |(_, gate)| gate)
+    /// The answer to a request, once it has come.
+    pub(super) fn answer(&self, now: Seconds, number: u64) -> Option<Answer> {
+        let (_, flight) = self.flights.iter().find(|(n, _)| *n == number)?;
+        flight.answers.filter(|at| *at <= now).and(flight.outcome.clone())
     }
 
     /// Whether writes take their time, or were lost within the last seconds.
@@ -178,7 +278,7 @@ impl Hub {
         let (_, slow) = self.mishaps.slow;
         let unanswered = |flight: &Flight| flight.answers.is_none_or(|at| at > flight.sent + 1.0);
         let lately = |flight: &Flight| now - flight.sent <= CALL_TIMEOUT.as_secs_f64();
-        now < slow || self.flights.iter().rev().take(8).any(|(_, it)| lately(it) && unanswered(it))
+        now < slow || self.flights.iter().rev().take_while(|(_, it)| lately(it)).any(|(_, it)| unanswered(it))
     }
 
     /// How long a write is on its way, or was when it arrived just now, that nobody waits for any more.
@@ -215,19 +315,4 @@ pub(super) fn object(gate: &GateObject) -> LazyObject {
 /// The number of a version.
 pub(super) fn version(gate: &GateObject) -> u64 {
     gate.resource_version.parse().unwrap_or_default()
-}
-
-/// The FleetPackage.
-pub(super) fn fleet_package(stale_after: Seconds) -> LazyObject {
-    let id = package(PACKAGE);
-    serde_json::from_value(json!({
-        "apiVersion": "statusbridge.dev/v1alpha1",
-        "kind": "FleetPackage",
-        "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},
-        "spec": {
-            "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
-            "staleAfter": format!("{stale_after}s"),
-        },
-    }))
-    .expect("a FleetPackage")
 }

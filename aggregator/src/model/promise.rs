@@ -21,7 +21,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What an open gate claims.
+/// What is claimed by an open gate, or by what was done behind one.
 pub(super) struct Claim<'a> {
     pub(super) now: Seconds,
     /// It rests on evidence that seems no older than this.
@@ -46,7 +46,7 @@ impl Claim<'_> {
         let (total, ago) = (self.clusters.len(), self.now - self.since);
         if healthy < self.need {
             return Err(format!(
-                "the gate is open, but only {healthy} of {total} clusters were healthy at its revision for {} s \
+                "only {healthy} of {total} clusters were healthy at its revision for {} s \
                  at any time in the last {ago} s, {} must be",
                 self.soak, self.need
             ));
@@ -54,7 +54,7 @@ impl Claim<'_> {
         let bad = self.clusters.iter().filter(|c| self.was_bad(c) && !replaced(c)).count();
         if bad > self.budget {
             return Err(format!(
-                "the gate is open, but {bad} of {total} clusters were failed or silent in all of the last {ago} s, \
+                "{bad} of {total} clusters were failed or silent in all of the last {ago} s, \
                  {} may be",
                 self.budget
             ));

@@ -15,6 +15,7 @@ use statusbridge_core::reconcile::election::{Candidate, Held, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
 use statusbridge_core::reconcile::holds::Holds;
 use statusbridge_core::reconcile::judging::Judges;
+use statusbridge_core::reconcile::owned::OwnedWrite;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::state::{Rules, State};
@@ -23,7 +24,7 @@ use statusbridge_core::time::{Now, Seconds};
 
 use super::POLL_INTERVAL;
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
-use super::hub::{self, Hub, Outcome, fleet_package, version};
+use super::hub::{self, Hub, Sent, version};
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::{PollConfig, Poller};
 
@@ -31,6 +32,8 @@ use crate::feed::promql::poll::{PollConfig, Poller};
 const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
 /// Time between two renewals, or two looks at the lease.
 const RETRY: Seconds = 2.0;
+/// What a leader follows.
+const KINDS: [Kind; 4] = [Kind::FleetPackage, Kind::RolloutGate, Kind::FleetRollout, Kind::FleetRolloutSlice];
 /// Writes for which the budget of a second allows.
 const WRITES_PER_SECOND: u32 = 20;
 
@@ -39,8 +42,22 @@ const WRITES_PER_SECOND: u32 = 20;
 enum Call {
     /// A status was sent; what it has for a number at the hub.
     Write { write: Box<StatusWrite>, at: Seconds, number: u64 },
+    /// An object of the FleetRollout was sent.
+    WriteOwned { write: Box<OwnedWrite>, at: Seconds, number: u64 },
     /// Nobody answers it.
     Read { number: Number, kind: Kind, key: Key, at: Seconds },
+    /// Nobody answers it.
+    List { number: Number, key: Key, at: Seconds },
+}
+
+impl Call {
+    const fn at(&self) -> Seconds {
+        let (Self::Write { at, .. }
+        | Self::WriteOwned { at, .. }
+        | Self::Read { at, .. }
+        | Self::List { at, .. }) = self;
+        *at
+    }
 }
 
 /// What a leader has and knows.
@@ -51,6 +68,8 @@ struct Work {
     next_poll: Seconds,
     /// The version of the gate that was heard of last.
     heard: u64,
+    /// How many news of other objects were heard.
+    news: usize,
     /// What the configuration says, as far as it was read.
     speakers: Speakers,
     /// What it wants done and has not begun with.
@@ -234,11 +253,8 @@ impl Work {
         let feed = Planned { name: "".into(), settle: poller.settle_delay(), asked: false };
         reconciler.planned(vec![feed], fleet());
         let at = moment(replica, now);
-        for event in [Event::Init, Event::InitApply(fleet_package(hub.stale_after)), Event::InitDone] {
-            reconciler.heard(Kind::FleetPackage, event, at);
-        }
-        for event in [Event::Init, Event::InitApply(hub::object(hub.gate())), Event::InitDone] {
-            reconciler.heard(Kind::RolloutGate, event, at);
+        for kind in KINDS {
+            hub.listed(kind).into_iter().for_each(|event| reconciler.heard(kind, event, at));
         }
         Self {
             began: now,
@@ -246,6 +262,7 @@ impl Work {
             poller,
             next_poll: now + 1.0,
             heard: hub.version(),
+            news: hub.all_news(),
             speakers: speakers.clone(),
             commands: VecDeque::new(),
             calls: Vec::new(),
@@ -266,6 +283,11 @@ impl Work {
         if now >= replica.isolated_until && version(news) > self.heard {
             self.heard = version(news);
             self.reconciler.heard(Kind::RolloutGate, Event::Apply(hub::object(news)), at);
+        }
+        if now >= replica.isolated_until {
+            let news = hub.more_news(now, self.news);
+            self.news += news.len();
+            news.iter().for_each(|(_, kind, event)| self.reconciler.heard(*kind, event.clone(), at));
         }
         if now >= self.next_poll {
             self.poll(replica, now);
@@ -303,22 +325,39 @@ impl Work {
         match command {
             Command::Write(write) => {
                 let is_sent = write.may_be_sent(at) && replica.admits(now);
-                match &write.status {
-                    Status::Gate { status, .. } if is_sent => {
-                        let over = write.version.resource_version.parse().ok();
-                        let number = hub.send(now, over, *status.clone(), isolated);
+                let sent = match &write.status {
+                    Status::Gate { status, .. } if write.version.key == hub.gate().key => {
+                        Some(Sent::Gate(write.version.resource_version.parse().ok(), status.clone()))
+                    }
+                    Status::Gate { .. } | Status::Rollout(_) => Some(Sent::Status(write.clone())),
+                    // What FleetPackages say is not at stake here.
+                    Status::Package(_) => None,
+                };
+                match sent.filter(|_| is_sent) {
+                    Some(sent) => {
+                        let number = hub.send(now, sent, isolated);
                         hub.arrive(now);
                         self.calls.push(Call::Write { write, at: now, number });
                     }
-                    // What FleetPackages say is not at stake here.
-                    _ => self.wrote(&write, Answer::NotSent, at),
+                    None => self.wrote(&write, Answer::NotSent, at),
                 }
             }
+            Command::WriteOwned(write) if write.may_be_sent(at) && replica.admits(now) => {
+                let number = hub.send(now, Sent::Owned(write.clone()), isolated);
+                hub.arrive(now);
+                self.calls.push(Call::WriteOwned { write, at: now, number });
+            }
+            Command::WriteOwned(write) => self.reconciler.wrote_owned(&write, Answer::NotSent, at),
             Command::Read(number, kind, key) if isolated => {
                 self.calls.push(Call::Read { number, kind, key, at: now });
             }
             Command::Read(number, kind, key) => {
-                self.reconciler.read(number, kind, &key, Ok(Some(hub::object(hub.gate()))), at);
+                self.reconciler.read(number, kind, &key, Ok(hub.object(kind, &key)), at);
+            }
+            Command::List(number, key, _) if isolated => self.calls.push(Call::List { number, key, at: now }),
+            Command::List(number, key, listings) => {
+                let found = listings.iter().flat_map(|it| hub.objects().heads(it)).collect();
+                self.reconciler.listed(number, &key, &Ok(found), at);
             }
             Command::Beat(unclosed) => {
                 let landed = !isolated && replica.admits(now);
@@ -338,27 +377,26 @@ impl Work {
     /// Takes in the answers that have come, and that none comes any more.
     fn take_answers(&mut self, replica: &Replica, now: Seconds, hub: &Hub) {
         let at = moment(replica, now);
-        let is_over = |since: &Seconds| now - since >= CALL_TIMEOUT.as_secs_f64();
+        let answer = |number| hub.answer(now, number).filter(|_| now >= replica.isolated_until);
         for call in std::mem::take(&mut self.calls) {
+            let is_over = now - call.at() >= CALL_TIMEOUT.as_secs_f64();
+            let unconfirmed = is_over.then_some(Answer::Unconfirmed);
             match &call {
-                Call::Write { write, at: sent, number } => {
-                    let answer = match hub.answer(now, *number).filter(|_| now >= replica.isolated_until) {
-                        Some(Outcome::Done(version)) => {
-                            Answer::Done(Box::new(hub::object(hub.written(version))))
-                        }
-                        Some(Outcome::Conflict) => Answer::Conflict,
-                        None if is_over(sent) => Answer::Unconfirmed,
-                        None => {
-                            self.calls.push(call);
-                            continue;
-                        }
-                    };
-                    self.wrote(write, answer, at);
-                }
-                Call::Read { number, kind, key, at: sent } if is_over(sent) => {
+                Call::Write { write, number, .. } => match answer(*number).or(unconfirmed) {
+                    Some(answer) => self.wrote(write, answer, at),
+                    None => self.calls.push(call),
+                },
+                Call::WriteOwned { write, number, .. } => match answer(*number).or(unconfirmed) {
+                    Some(answer) => self.reconciler.wrote_owned(write, answer, at),
+                    None => self.calls.push(call),
+                },
+                Call::Read { number, kind, key, .. } if is_over => {
                     self.reconciler.read(*number, *kind, key, Err(Unreadable), at);
                 }
-                Call::Read { .. } => self.calls.push(call),
+                Call::List { number, key, .. } if is_over => {
+                    self.reconciler.listed(*number, key, &Err(Unreadable), at);
+                }
+                Call::Read { .. } | Call::List { .. } => self.calls.push(call),
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
@@ -11,7 +13,7 @@ use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, Kind, Part, SHARDS, Tear};
 use super::cluster::{Cluster, Liar, Truth};
-use super::hub::Hub;
+use super::hub::{Hub, LAST};
 use super::promise::{Broken, Claim};
 use super::replica::Replica;
 use super::story::{Dates, Event, Setup, Story, revision};
@@ -34,6 +36,10 @@ pub(super) struct World {
     impostor_until: Seconds,
     backend: Backend,
     pub(super) hub: Hub,
+    /// Which clusters may have which revision.
+    admitted: BTreeMap<String, String>,
+    /// When the plan had another revision last, and which.
+    replanned: (Seconds, String),
     pub(super) replicas: Vec<Replica>,
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
@@ -90,7 +96,9 @@ impl World {
             setup: setup.clone(),
             now: START,
             deliveries: vec![0; clusters.len()],
-            hub: Hub::new(START, gate(setup, &clusters), f64::from(setup.stale_after)),
+            hub: Hub::new(START, gate(setup, &clusters), f64::from(setup.stale_after), &terms(setup)),
+            admitted: BTreeMap::new(),
+            replanned: (0.0, revision(1)),
             clusters,
             impostor,
             impostor_until: 0.0,
@@ -156,18 +164,20 @@ impl World {
         }
         // What was wrong has to go out of date, and samples that were sent late to arrive.
         let intervals = 10.0 * f64::from(self.setup.interval);
-        let patience = f64::from(self.setup.min_success) + 2.0 * self.hub.stale_after + 300.0 + intervals;
+        let patience =
+            f64::from(self.setup.min_success) + 2.0 * f64::from(self.setup.stale_after) + 300.0 + intervals;
         let end = now + patience;
+        let mut waits_for = "the gate is closed";
         while self.now < end {
             self.second()?;
-            if self.is_open() {
-                return Ok(());
-            }
+            let may = self.admitted.get(LAST).map(|revision| Fingerprint::of(revision));
+            waits_for = match (self.is_open(), may == Some(self.wanted())) {
+                (true, true) => return Ok(()),
+                (false, _) => "the gate is closed",
+                (true, false) => "the last wave has not been admitted",
+            };
         }
-        Err(Broken {
-            at: self.now,
-            why: format!("the gate is closed still, {patience} s after all was well"),
-        })
+        Err(Broken { at: self.now, why: format!("{waits_for} still, {patience} s after all was well") })
     }
 
     pub(super) fn wanted(&self) -> Fingerprint {
@@ -282,14 +292,19 @@ impl World {
             Event::LateNews { by, lasts } => {
                 self.hub.mishaps.late_news = (f64::from(by).min(LATE_NEWS), end(lasts));
             }
-            Event::Regate { to } => self.hub.change(now, |gate| {
-                if let Ok(spec) = &mut gate.spec
-                    && spec.revision != revision(to)
-                {
-                    spec.revision = revision(to);
-                    gate.generation += 1;
+            Event::Regate { to } => {
+                self.hub.change(now, |gate| {
+                    if let Ok(spec) = &mut gate.spec
+                        && spec.revision != revision(to)
+                    {
+                        spec.revision = revision(to);
+                        gate.generation += 1;
+                    }
+                });
+                if let Some(before) = self.hub.replan(now, revision(to)) {
+                    self.replanned = (now, before);
                 }
-            }),
+            }
         }
     }
 
@@ -335,7 +350,8 @@ impl World {
             let leaders = self.replicas.iter().map(Replica::leads).collect();
             timeline.watch(truths, leaders, self.hub.gate(), is_open);
         }
-        self.no_lie()
+        self.no_lie()?;
+        self.no_early_admission()
     }
 
     /// Who is granted to speak for whom now, as every aggregator can read it.
@@ -401,7 +417,7 @@ impl World {
         let behind = self.replicas.iter().map(Replica::behind).fold(0.0, f64::max);
         let lately = |until: Seconds, and_then: Seconds| self.now - until <= and_then;
         let call = CALL_TIMEOUT.as_secs_f64();
-        let mut patience = self.hub.stale_after + settle + behind + POLL_INTERVAL + 3.0;
+        let mut patience = f64::from(self.setup.stale_after) + settle + behind + POLL_INTERVAL + 3.0;
         // The closing was sent twice, the first time after another write.
         let sent_twice = if lately(self.slow_until, POLL_INTERVAL + call) { 2.0 * call } else { 0.0 };
         patience += sent_twice;
@@ -421,6 +437,11 @@ impl World {
         if !self.is_open() {
             return Ok(());
         }
+        self.claims(self.wanted(), "the gate is open")
+    }
+
+    /// Whether the clusters are, or were not too long ago, as a gate asks for that is said to be open for a revision.
+    fn claims(&self, revision: Fingerprint, what: &str) -> Result<(), Broken> {
         let since = self.now - self.patience();
         // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
         let unheard = self.clusters[0].was_silent(since, self.now) || self.lagging_until >= since;
@@ -429,14 +450,41 @@ impl World {
             now: self.now,
             since,
             watched: began + 120.0,
-            revision: self.wanted(),
+            revision,
             soak: f64::from(self.setup.min_success),
             need: usize::from(self.setup.min_healthy),
             budget: usize::from(self.setup.max_failures),
             clusters: &self.clusters,
             successor: unheard.then_some(&self.impostor),
         };
-        claim.holds().map_err(|why| Broken { at: self.now, why })
+        claim.holds().map_err(|why| Broken { at: self.now, why: format!("{what}, but {why}") })
+    }
+
+    /// The promise: a cluster may have what the plan has, once the gates of the waves before are open; and nobody takes it back.
+    fn no_early_admission(&mut self) -> Result<(), Broken> {
+        let admitted = self.hub.admitted();
+        let broken = |why| Err(Broken { at: self.now, why });
+        if let Some(gone) = self.admitted.keys().find(|it| !admitted.contains_key(it.as_str())) {
+            return broken(format!("{gone} may have nothing any more"));
+        }
+        let is_new =
+            |(cluster, revision): &(&String, &String)| self.admitted.get(*cluster) != Some(*revision);
+        for (cluster, revision) in admitted.iter().filter(is_new) {
+            let (since, before) = &self.replanned;
+            let was_planned = before == revision && self.now - since <= self.patience();
+            if Fingerprint::of(revision) != self.wanted() && !was_planned {
+                return broken(format!("{cluster} may have {revision}, for which nobody asks"));
+            }
+            if cluster == LAST {
+                self.claims(Fingerprint::of(revision), &format!("{cluster} may have {revision}"))?;
+            }
+        }
+        if admitted != self.admitted {
+            let told = format!("may have {:?}", admitted.iter().filter(is_new).collect::<Vec<_>>());
+            self.tell(|timeline| timeline.line("clusters", &told));
+            self.admitted = admitted;
+        }
+        Ok(())
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut Timeline)) {
@@ -453,10 +501,19 @@ fn wanted(gate: &GateObject) -> Fingerprint {
     gate.spec.as_ref().map_or(Fingerprint::NONE, |spec| Fingerprint::of(&spec.revision))
 }
 
+/// What the gate asks for, and the first wave.
+fn terms(setup: &Setup) -> Value {
+    json!({
+        "maxFailures": setup.max_failures,
+        "minHealthy": setup.min_healthy,
+        "minSuccessTime": format!("{}s", setup.min_success),
+    })
+}
+
 /// The gate as it is made.
 fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
     let names: Vec<&str> = clusters.iter().map(|c| c.name.as_str()).collect();
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
         "kind": "RolloutGate",
         "metadata": {
@@ -470,12 +527,12 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
             "fleetPackageRef": {"name": PACKAGE},
             "revision": revision(1),
             "clusters": {"names": names},
-            "maxFailures": setup.max_failures,
-            "minHealthy": setup.min_healthy,
-            "minSuccessTime": format!("{}s", setup.min_success),
         },
         "status": {"observedGeneration": -1},
     });
+    for (term, value) in terms(setup).as_object().into_iter().flatten() {
+        object["spec"][term] = value.clone();
+    }
     Object::read(serde_json::from_value(object).expect("a gate")).expect("a name")
 }
 

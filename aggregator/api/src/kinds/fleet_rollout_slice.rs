@@ -20,8 +20,6 @@ pub const PLURAL: &str = "fleetrolloutslices";
 pub const MOST_CLUSTERS: usize = 256;
 /// Label of gates and slices with the name of their FleetRollout; a name that is too long for a label is shortened.
 pub const FLEET_ROLLOUT_LABEL: &str = "statusbridge.dev/fleet-rollout";
-/// Annotation of a gate that stands for the terms that its wave last gave it.
-pub const TERMS_ANNOTATION: &str = "statusbridge.dev/wave-terms";
 /// Label of a gate with the name of its wave.
 pub const WAVE_LABEL: &str = "statusbridge.dev/wave";
 

@@ -21,11 +21,11 @@ use statusbridge_api::common::{MOST_NAMES, MOST_OF_NAMES};
 use statusbridge_api::conditions::{READY, RECONCILING, STALLED};
 use statusbridge_api::fleet_rollout::{PreviousRollout, RolloutCounts, WaveClusters, WaveState, WaveStatus};
 use statusbridge_api::{FleetRolloutSpec, FleetRolloutStatus, Reason};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use self::progress::Progress;
 use super::conditions::Conditions;
-use super::{Moment, Obstacle, clusters, digits, list, older, shorten, time, transition};
+use super::{Moment, Obstacle, clusters, digits, list_by, older, shorten, time, transition};
 
 /// Most clusters that are named as left out.
 const MOST_LEFT_OUT: usize = 10;
@@ -64,7 +64,7 @@ pub struct Input<'a> {
 pub struct Wave<'a> {
     /// The clusters that it names or selects, or why they are not known; none where it takes of the rest.
     pub explicit: Option<Result<Vec<&'a str>, Obstacle>>,
-    /// Its gate, where it has started.
+    /// Its gate, where it has started: see [`has_started`].
     pub gate: Option<Gate<'a>>,
     /// Whether a gate of the name that its gate would have is somebody else's.
     pub is_taken: bool,
@@ -80,12 +80,16 @@ pub struct Gate<'a> {
     pub is_open: bool,
     /// Whether too many of its clusters have failed, or only a person can change it.
     pub is_stalled: bool,
+    /// Whether somebody has closed or paused it by hand.
+    pub is_held: bool,
     /// What it waits for.
     pub message: Option<&'a str>,
     /// The age of its evidence.
     pub as_of: Option<&'a Time>,
     /// The members that are not on the way: they are where they have to be, or have failed.
     pub settled: BTreeSet<&'a str>,
+    /// The members that may have the revision, and of which nothing can be told.
+    pub unseen: Vec<&'a str>,
 }
 
 /// What follows.
@@ -103,6 +107,20 @@ pub enum Step<'a> {
     Start(usize, Vec<&'a str>),
     /// These clusters may have the revision, by way of the wave in this place.
     Admit(usize, Vec<&'a str>),
+}
+
+/// What a status says of this very revision.
+pub(crate) fn known<'s>(
+    status: Option<&'s FleetRolloutStatus>,
+    revision: &str,
+) -> Option<&'s FleetRolloutStatus> {
+    status.filter(|it| it.revision.as_deref().is_some_and(|it| wanted::is_same(it, revision)))
+}
+
+/// Whether a wave of which a status says this has started with a gate for these clusters: it has told so before. Else the gate
+/// is whoever's, as anybody could have made it who may write gates.
+pub(crate) fn has_started<'n>(known: &WaveStatus, members: impl IntoIterator<Item = &'n str>) -> bool {
+    known.members.as_ref().is_some_and(|told| known.gate.is_some() || *told == mark(members))
 }
 
 /// What follows.
@@ -171,10 +189,8 @@ fn judge<'a>(
     spec: &'a FleetRolloutSpec,
     revision: &'a str,
 ) -> (FleetRolloutStatus, Vec<Step<'a>>) {
-    let mark = Fingerprint::of(revision);
     let before = input.previous;
-    // What is known of this very revision.
-    let same = before.filter(|it| it.revision.as_deref().map(Fingerprint::of) == Some(mark));
+    let same = known(before, revision);
     let Progress { waves, steps, stop, left_out } = progress::of(input, spec, same);
 
     let completed_at = same.and_then(|it| it.completed_at.clone());
@@ -199,7 +215,7 @@ fn judge<'a>(
         Some(_) => Some(revision.to_owned()),
         None => before.and_then(|it| it.last_completed_revision.clone()),
     };
-    let is_other = |it: &&str| Fingerprint::of(it) != mark;
+    let is_other = |it: &&str| !wanted::is_same(it, revision);
     let recommended_revision = verdict
         .stalled
         .then(|| last_completed_revision.as_deref().filter(is_other).or(input.last_healthy.filter(is_other)))
@@ -285,8 +301,10 @@ fn replaced(before: &FleetRolloutStatus, moment: Moment) -> Option<PreviousRollo
 
 /// Stands for the clusters of a wave, in whatever order.
 pub(crate) fn mark<'n>(members: impl IntoIterator<Item = &'n str>) -> String {
-    let sorted: BTreeSet<&str> = members.into_iter().collect();
-    Fingerprint::of(&sorted.into_iter().collect::<Vec<_>>().join("\n")).to_string()
+    let mut sorted: Vec<&str> = members.into_iter().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    Fingerprint::of(&sorted.join("\n")).to_string()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use statusbridge_api::Reason;
 
-use super::{Backend, Moment, shorten};
+use super::{Backend, Moment, list, shorten};
 use crate::time::Seconds;
 
 /// Whether the targets are all that the spec means.
@@ -34,6 +34,11 @@ pub struct Obstacle {
     pub message: String,
     /// Only a person can change it.
     pub stalled: bool,
+}
+
+/// What to say of ClusterProfiles that leave doubt about which clusters they mean, if some do.
+pub(crate) fn unclear_profiles(clusters: &[String]) -> Option<String> {
+    (!clusters.is_empty()).then(|| format!("ClusterProfiles leave doubt about {}", list(clusters)))
 }
 
 impl Membership {

@@ -41,6 +41,7 @@ use statusbridge_contract::Fingerprint;
 use crate::fleet::observation::{Observation, Standing};
 use crate::time::Seconds;
 
+pub(crate) use membership::unclear_profiles;
 pub use membership::{Membership, Obstacle};
 
 /// In place of a text that may speak of what belongs to another tenant.

@@ -401,19 +401,18 @@ fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
     counts
 }
 
-/// Failures and clusters out of sight: what the budget is for.
-pub(crate) fn is_fault(reason: Reason) -> bool {
+/// Whether nothing can be told of such a cluster.
+pub(crate) const fn is_out_of_sight(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::FailureBudgetExceeded
-            | Reason::Failed
-            | Reason::TimeOut
-            | Reason::Stale
-            | Reason::ClockSkew
-            | Reason::Missing
-            | Reason::Unverified
-            | Reason::Conflict
+        Reason::Stale | Reason::ClockSkew | Reason::Missing | Reason::Unverified | Reason::Conflict
     )
+}
+
+/// Failures and clusters out of sight: what the budget is for.
+pub(crate) fn is_fault(reason: Reason) -> bool {
+    let has_failed = [Reason::FailureBudgetExceeded, Reason::Failed, Reason::TimeOut].contains(&reason);
+    has_failed || is_out_of_sight(reason)
 }
 
 /// One entry for each state that keeps the gate closed, most important first: what is over the

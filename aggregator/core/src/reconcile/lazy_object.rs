@@ -11,14 +11,13 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess
 use serde_json::Value;
 use serde_json::value::RawValue;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
-use statusbridge_api::fleet_rollout_slice::{TERMS_ANNOTATION, WAVE_LABEL};
+use statusbridge_api::fleet_rollout_slice::WAVE_LABEL;
 
 use crate::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
 
 /// The labels and annotations that decisions rest on. An object may bear thousands of others, and there may be
 /// thousands of objects.
-const MARKS: [&str; 5] =
-    [DISCOVERED_LABEL, NOT_REPORTED_SINCE, FLEET_PACKAGE_LABEL, WAVE_LABEL, TERMS_ANNOTATION];
+const MARKS: [&str; 4] = [DISCOVERED_LABEL, NOT_REPORTED_SINCE, FLEET_PACKAGE_LABEL, WAVE_LABEL];
 
 /// How many characters are kept of the value of one of them; none that means something has more.
 const MOST_OF_A_MARK: usize = 64;

@@ -41,8 +41,6 @@ pub mod state;
 pub mod store;
 mod targets;
 pub mod tenancy;
-#[cfg(test)]
-mod test_hub;
 pub(crate) mod verdict_cache;
 mod write_queue;
 mod written;

@@ -39,7 +39,7 @@ impl OwnedWrite {
 pub enum Change {
     /// Make an object of this name. One of somebody else's that has the name is not touched.
     Create(String, Content),
-    /// Let this version of an object say something else.
+    /// Let this version of an object say something else: a field that is null goes, one that is not named stays.
     Update(Version, Content),
     /// Remove this version of an object.
     Delete(Version),
@@ -50,8 +50,6 @@ pub enum Change {
 pub struct Content {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
     /// Its fields beside `metadata`.
     pub fields: Map<String, Value>,
 }
@@ -71,7 +69,7 @@ impl Content {
             // Whatever is written here is a struct.
             _ => Map::new(),
         };
-        Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), annotations: BTreeMap::new(), fields }
+        Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), fields }
     }
 }
 

@@ -54,6 +54,8 @@ const MOMENT: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(1);
 /// Time between two looks for gates whose time to be open is over.
 const ENDS: Duration = Duration::from_secs(1);
+/// FleetRollouts that are looked at between two turns of the loop: a large plan takes its time, and gates wait to be closed.
+const MOST_LOOKS: usize = 4;
 
 /// A write under way.
 #[derive(Debug)]
@@ -669,7 +671,8 @@ impl Reconciler {
     pub fn next_write(&mut self, now: Now) -> u32 {
         let moment = self.moment(now);
         // Most of what waited may have been settled meanwhile; that costs no write.
-        loop {
+        let mut looks = 0;
+        while looks < MOST_LOOKS {
             let flights = &self.flights;
             let Some(job) = self.queue.pop(|namespace| flights.has_room(namespace)) else { break };
             if let Some(flight) = self.flights.get_mut(&job) {
@@ -680,7 +683,10 @@ impl Reconciler {
                 Kind::FleetPackage => self.write_package(&job.1, moment, now),
                 Kind::RolloutGate => self.write_gate(&job.1, moment, 0, now),
                 Kind::FleetPackageSlice => self.write_slices(&job.1, moment, now),
-                Kind::FleetRollout => self.write_rollout(&job.1, moment, 0, now),
+                Kind::FleetRollout => {
+                    looks += 1;
+                    self.write_rollout(&job.1, moment, 0, now)
+                }
                 Kind::FleetRolloutSlice => 0,
                 // People write these, and nobody else.
                 Kind::RolloutFreeze | Kind::RolloutApproval => 0,

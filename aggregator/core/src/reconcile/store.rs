@@ -168,6 +168,8 @@ pub struct Object<S, T> {
     pub created: Option<Time>,
     /// The object that controls it.
     pub owner: Option<Owner>,
+    /// Whether it was deleted, and is there only for what somebody else has to do first.
+    pub is_going: bool,
     /// The same for the very same spec of the very same object, whatever its version.
     pub terms: u64,
     /// The spec, or why it cannot be read.
@@ -190,6 +192,7 @@ impl<S, T> Object<S, T> {
             annotations: BTreeMap::new(),
             created: None,
             owner: None,
+            is_going: false,
             terms: 0,
             spec: Ok(spec),
             status: None,
@@ -224,6 +227,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             annotations: metadata.annotations.unwrap_or_default(),
             created: metadata.creation_timestamp,
             owner: Owner::among(metadata.owner_references),
+            is_going: metadata.deletion_timestamp.is_some(),
             spec,
             status,
             sent: Vec::new(),

@@ -8,7 +8,7 @@ use statusbridge_api::common::Choice;
 use statusbridge_api::{ClusterSet, LabelSelector, PackageRef};
 
 use crate::decide::excused::{Excused, Excuses};
-use crate::decide::{Backend, HIDDEN, Membership, Target};
+use crate::decide::{Backend, HIDDEN, Membership, Target, unclear_profiles};
 use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
 use crate::reconcile::observation_cache::ObservationCache;
@@ -37,6 +37,16 @@ pub(crate) struct Chosen {
     pub(crate) targets: Arc<[Target]>,
     /// Whether they are all that are meant.
     pub(crate) membership: Membership,
+}
+
+/// The same, of which nothing is asked but who they are.
+pub(crate) struct Named {
+    /// In their order; each once.
+    pub(crate) clusters: Vec<String>,
+    /// Whether they are all that are meant.
+    pub(crate) membership: Membership,
+    /// That it is not clear which clusters some ClusterProfiles mean.
+    pub(crate) unclear: Option<String>,
 }
 
 /// The same, where some need not be healthy now.
@@ -111,6 +121,33 @@ impl Sources<'_> {
                 });
                 let targets = targets.collect();
                 Chosen { targets, membership: self.shown_membership() }
+            }
+        }
+    }
+
+    /// The clusters that `clusters` means.
+    pub(crate) fn name(&self, package: &PackageRef, clusters: &ClusterSet) -> Named {
+        let known = |clusters| Named { clusters, membership: Membership::Known, unclear: None };
+        if let Some(refusal) = self.grant.refuses(package, clusters) {
+            return Named { membership: Membership::Forbidden(refusal.to_string()), ..known(Vec::new()) };
+        }
+        match clusters.choice() {
+            // Deciding says what is wrong.
+            Err(_) => known(Vec::new()),
+            Ok(Choice::Names(names)) => {
+                known(names.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect())
+            }
+            Ok(Choice::Reporting(_)) => {
+                let names = self.fleet.reporting(package).into_iter();
+                known(names.filter(|name| self.grant.allows(name)).collect())
+            }
+            Ok(Choice::Selector(selector)) => {
+                let (clear, unclear): (Vec<_>, Vec<_>) =
+                    self.select(selector).partition(|it| it.doubt.is_none());
+                let named =
+                    |all: Vec<Selected<'_>>| all.into_iter().map(|it| it.cluster.to_owned()).collect();
+                let (clusters, unclear): (Vec<String>, Vec<String>) = (named(clear), named(unclear));
+                Named { clusters, membership: self.shown_membership(), unclear: unclear_profiles(&unclear) }
             }
         }
     }

@@ -18,13 +18,12 @@ pub(super) fn of<'a>(
     spec: &FleetRolloutSpec,
     known: Option<&FleetRolloutStatus>,
 ) -> Progress<'a> {
-    let mut taken: HashSet<&str> = input
-        .waves
-        .iter()
-        .filter_map(|wave| wave.gate.as_ref())
-        .flat_map(|gate| gate.members.iter().copied())
-        .collect();
+    let gates = input.waves.iter().filter_map(|wave| wave.gate.as_ref());
+    let mut taken: HashSet<&str> = gates.flat_map(|gate| gate.members.iter().copied()).collect();
     let mut stop = input.obstacle.clone().or_else(|| overlap(input, spec, &taken));
+    // What no wave has taken yet of the clusters that none names or selects.
+    let mut rest: Result<Vec<&str>, &Obstacle> =
+        input.rest.as_ref().map(|rest| rest.iter().copied().filter(|it| !taken.contains(it)).collect());
     let (mut statuses, mut steps) = (Vec::new(), Vec::new());
     // Whether the gates of all waves so far are open.
     let mut may_grow = stop.is_none() && !spec.paused && input.hold.is_none();
@@ -37,10 +36,7 @@ pub(super) fn of<'a>(
             // It was passed over: clusters that come later wait for the next revision.
             (None, Some(passed)) => passed.clone(),
             (None, None) => {
-                let members = would_be(input, (wave, &plan.clusters), &taken, may_grow);
-                if let Ok(members) = &members {
-                    taken.extend(members);
-                }
+                let members = would_be(input, (wave, &plan.clusters), &mut taken, &mut rest, may_grow);
                 let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members.as_deref());
                 pending(input, (at, &plan.name), wave, (members, told), may_grow, &mut steps, &mut stop)
             }
@@ -57,8 +53,8 @@ pub(super) fn of<'a>(
     if stop.as_ref().is_some_and(|stop| stop.stalled) {
         steps.clear();
     }
-    let rest = input.rest.as_ref().map(|rest| *rest).unwrap_or_default();
-    let left_out = rest.iter().copied().filter(|cluster| !taken.contains(cluster)).collect();
+    let mut left_out = rest.unwrap_or_default();
+    left_out.sort_unstable();
     Progress { waves: statuses, steps, stop, left_out }
 }
 
@@ -69,11 +65,12 @@ fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &HashSet<&str>) ->
     for (wave, plan) in input.waves.iter().zip(&spec.waves).filter(|(wave, _)| wave.gate.is_none()) {
         for cluster in wave.explicit.iter().flatten().flatten().filter(|it| !taken.contains(*it)) {
             if let Some(other) = seen.insert(cluster, &plan.name).filter(|other| *other != plan.name) {
-                twice.push(format!("{cluster} ({other} and {})", plan.name));
+                twice.push((cluster, other, &plan.name));
             }
         }
     }
-    let message = || format!("{} in more than one wave: {}", clusters(twice.len() as u64), list(&twice));
+    let named = || list_by(&twice, |(cluster, one, other)| format!("{cluster} ({one} and {other})"));
+    let message = || format!("{} in more than one wave: {}", clusters(twice.len() as u64), named());
     (!twice.is_empty()).then(|| Obstacle {
         reason: Reason::WavesOverlap,
         message: shorten(&message()),
@@ -81,25 +78,27 @@ fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &HashSet<&str>) ->
     })
 }
 
-/// The clusters with which a wave would start now, or why that is not known. While it cannot start, it only counts how many.
+/// Takes the clusters with which a wave would start now, or says why that is not known. Those of a wave that cannot start are
+/// only counted, and may be others then.
 fn would_be<'a>(
     input: &'a Input<'a>,
     (wave, plan): (&'a Wave<'a>, &WaveClusters),
-    taken: &HashSet<&str>,
+    taken: &mut HashSet<&'a str>,
+    rest: &mut Result<Vec<&'a str>, &'a Obstacle>,
     can_start: bool,
 ) -> Result<Vec<&'a str>, Obstacle> {
-    let free = |cluster: &&&str| !taken.contains(**cluster);
-    let in_order = |mut clusters: Vec<&'a str>| {
+    let in_order = |clusters: &mut [&'a str]| {
         if can_start {
             clusters.sort_by_cached_key(|cluster| ((input.order)(cluster), *cluster));
         }
-        clusters
     };
     if let Some(explicit) = &wave.explicit {
         let all = explicit.as_ref().map_err(Clone::clone)?;
-        return Ok(in_order(all.iter().filter(free).copied().collect()));
+        let mut free: Vec<&str> = all.iter().filter(|cluster| taken.insert(cluster)).copied().collect();
+        in_order(&mut free);
+        return Ok(free);
     }
-    let rest = in_order(input.rest.clone()?.iter().filter(free).copied().collect());
+    let rest = rest.as_mut().map_err(|obstacle| obstacle.clone())?;
     let invalid = |message| Obstacle { reason: Reason::InvalidSpec, message, stalled: true };
     let many = match (&plan.count, &plan.percentage) {
         (Some(count), None) => {
@@ -111,7 +110,10 @@ fn would_be<'a>(
             return Err(invalid(message.to_owned()));
         }
     };
-    Ok(rest.into_iter().take(usize::try_from(many).unwrap_or(usize::MAX)).collect())
+    in_order(rest);
+    let many = usize::try_from(many).unwrap_or(usize::MAX).min(rest.len());
+    let others = rest.split_off(many);
+    Ok(std::mem::replace(rest, others))
 }
 
 /// A wave that has started: admits more of its clusters where it may.
@@ -125,26 +127,32 @@ fn started<'a>(
     stop: &mut Option<Obstacle>,
 ) -> WaveStatus {
     let now = mark(gate.members.iter().copied());
-    let told = before.and_then(|it| it.members.clone());
-    let is_told = told.is_some();
-    // Without a status, as after a restore, the gate is all that is known.
-    let members = told.unwrap_or_else(|| now.clone());
+    let members = before.and_then(|it| it.members.clone());
     let waits: Vec<&str> =
         gate.members.iter().copied().filter(|cluster| !(input.is_admitted)(cluster)).collect();
     let total = gate.members.len() as u64;
     let mut message = gate.message.filter(|_| !gate.is_open).map(shorten);
-    if members != now {
+    // That a cluster falls silent does not mend what has failed.
+    let had_failed = before.is_some_and(|it| it.state == WaveState::Failed);
+    let has_failed = gate.is_stalled || had_failed && !gate.unseen.is_empty();
+    if members.as_ref() != Some(&now) {
         let text = format!(
             "gate {} names other clusters than wave {} started with: delete the gate, and the wave starts anew",
             gate.name, plan.name
         );
         message = Some(text.clone());
         stop.get_or_insert(Obstacle { reason: Reason::GateChanged, message: text, stalled: true });
-    } else if gate.is_stalled {
-        let why = gate.message.unwrap_or("its gate is stalled");
+    } else if has_failed {
+        let why = match gate.is_stalled {
+            true => gate.message.unwrap_or("its gate is stalled").to_owned(),
+            false => {
+                let unseen = list_by(&gate.unseen, |cluster| (*cluster).to_owned());
+                format!("it had failed, and nothing is known of {unseen} now")
+            }
+        };
         let text = shorten(&format!("wave {}: {why}", plan.name));
         stop.get_or_insert(Obstacle { reason: Reason::WaveFailed, message: text, stalled: true });
-    } else if may_grow && is_told && !waits.is_empty() {
+    } else if may_grow && !gate.is_held && !waits.is_empty() {
         match room(plan.max_concurrency.as_ref(), gate, waits.len()) {
             Ok(0) => {}
             Ok(room) => steps.push(Step::Admit(at, waits.iter().copied().take(room).collect())),
@@ -156,14 +164,14 @@ fn started<'a>(
     WaveStatus {
         name: plan.name.clone(),
         state: match () {
-            () if gate.is_stalled => WaveState::Failed,
+            () if has_failed => WaveState::Failed,
             () if gate.is_open => WaveState::Open,
             () => WaveState::Progressing,
         },
         gate: Some(gate.name.to_owned()),
         clusters: total,
         admitted: total - waits.len() as u64,
-        members: Some(members),
+        members,
         started_at: before.and_then(|it| it.started_at.clone()).or_else(|| Some(time(input.moment.now))),
         opened_at: before
             .and_then(|it| it.opened_at.clone())

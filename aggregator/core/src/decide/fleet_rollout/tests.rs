@@ -15,6 +15,8 @@ enum Stand {
     Closed,
     Open,
     Stalled,
+    /// Closed by a person.
+    Held,
 }
 
 /// A rollout, the fleet that it is for, and what has been done so far, as the reconciler would do it.
@@ -27,6 +29,7 @@ struct Fleet {
     gates: BTreeMap<usize, (Vec<String>, Stand)>,
     admitted: BTreeMap<String, String>,
     settled: BTreeSet<String>,
+    unseen: BTreeSet<String>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
@@ -65,11 +68,18 @@ impl Fleet {
             gates: BTreeMap::new(),
             admitted: BTreeMap::new(),
             settled: BTreeSet::new(),
+            unseen: BTreeSet::new(),
             status: None,
             obstacle: None,
             hold: None,
             refusal: None,
         }
+    }
+
+    /// The gate of a wave that has started.
+    fn gate(&self, wave: usize) -> Option<&(Vec<String>, Stand)> {
+        let said = &known(self.status.as_ref(), &self.revision)?.waves[wave];
+        self.gates.get(&wave).filter(|(members, _)| has_started(said, members.iter().map(String::as_str)))
     }
 
     /// Decides once and does it. What was done, in words.
@@ -80,18 +90,21 @@ impl Fleet {
         let waves: Vec<Wave<'_>> = (0..spec.waves.len())
             .map(|at| Wave {
                 explicit: self.explicit[at].as_ref().map(|all| Ok(all.iter().map(String::as_str).collect())),
-                gate: self.gates.get(&at).map(|(members, stand)| Gate {
-                    name: &gate_names[at],
-                    members: members.iter().map(String::as_str).collect(),
-                    is_open: *stand == Stand::Open,
-                    is_stalled: *stand == Stand::Stalled,
-                    message: (*stand != Stand::Open).then_some("waits"),
-                    as_of: None,
-                    settled: members
-                        .iter()
-                        .map(String::as_str)
-                        .filter(|it| self.settled.contains(*it))
-                        .collect(),
+                gate: self.gate(at).map(|(members, stand)| {
+                    let among = |some: &BTreeSet<String>| -> Vec<&str> {
+                        members.iter().filter(|it| some.contains(*it)).map(String::as_str).collect()
+                    };
+                    Gate {
+                        name: &gate_names[at],
+                        members: members.iter().map(String::as_str).collect(),
+                        is_open: *stand == Stand::Open,
+                        is_stalled: *stand == Stand::Stalled,
+                        is_held: *stand == Stand::Held,
+                        message: (*stand != Stand::Open).then_some("waits"),
+                        as_of: None,
+                        settled: among(&self.settled).into_iter().collect(),
+                        unseen: among(&self.unseen),
+                    }
                 }),
                 is_taken: false,
             })
@@ -130,7 +143,7 @@ impl Fleet {
             let word = if starts { "start" } else { "admit" };
             done.push(format!("{word} {at} {}", clusters.join(" ")));
             if starts {
-                assert!(self.gates.insert(at, (clusters, Stand::Closed)).is_none(), "one gate a wave");
+                self.gates.insert(at, (clusters, Stand::Closed));
             } else {
                 self.admitted.extend(clusters.into_iter().map(|it| (it, self.revision.clone())));
             }
@@ -221,6 +234,35 @@ fn a_wave_that_has_failed_stops_all_and_says_where_to_go_back_to() {
 }
 
 #[test]
+fn neither_silence_nor_a_person_s_hand_lets_a_failed_wave_go_on() {
+    let mut fleet = Fleet::new(&["all/1: 100%"], "a b c");
+    fleet.run();
+    fleet.settled = names("a").into_iter().collect();
+    assert_eq!(fleet.set(0, Stand::Held).run(), "");
+    fleet.set(0, Stand::Stalled).run();
+    // What failed is not heard of any more.
+    fleet.unseen = names("a").into_iter().collect();
+    assert_eq!(fleet.set(0, Stand::Closed).run(), "");
+    let why = "wave all: it had failed, and nothing is known of a now";
+    assert_eq!((fleet.ready(), fleet.is_stalled()), (("WaveFailed".into(), why.into()), true));
+    fleet.unseen.clear();
+    assert_eq!(fleet.run(), "admit 0 b");
+    // A cluster that has not failed may be out of sight until it has what it may have.
+    fleet.unseen = names("b").into_iter().collect();
+    fleet.settled = names("a b").into_iter().collect();
+    assert_eq!(fleet.run(), "admit 0 c");
+}
+
+#[test]
+fn a_gate_that_somebody_made_beforehand_is_no_wave_s() {
+    let mut fleet = Fleet::new(&["one: 1", "two: 100%"], "a b c");
+    fleet.gates.insert(1, (names("a evil"), Stand::Open));
+    assert_eq!(fleet.run(), "start 0 a, admit 0 a");
+    assert_eq!(fleet.set(0, Stand::Open).run(), "start 1 b c, admit 1 b c");
+    assert_eq!(fleet.gates[&1].1, Stand::Closed);
+}
+
+#[test]
 fn another_revision_begins_at_the_first_wave_and_says_what_became_of_the_one_before() {
     let mut fleet = Fleet::new(&["canary: 1", "rest: 100%"], "a b c");
     fleet.run();
@@ -306,13 +348,17 @@ fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
     fleet.rest.push("A".into());
     assert_eq!(fleet.step(), "");
     assert_eq!(fleet.step(), "start 0 A a");
-    // Somebody gives the gate other names before anybody was admitted.
+    // Somebody gives the gate other names before anybody was admitted: it gets those that were told.
+    fleet.gates.get_mut(&0).unwrap().0.push("evil".into());
+    assert_eq!(fleet.run(), "start 0 A a, admit 0 A a");
+    // And later.
     fleet.gates.get_mut(&0).unwrap().0.push("evil".into());
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GateChanged"));
-    // A status that is lost is told again before anybody else is admitted.
+    // A status that is lost is told again.
     fleet.gates.get_mut(&0).unwrap().0.pop();
     fleet.status = None;
-    assert_eq!((fleet.step(), fleet.step()), (String::new(), "admit 0 A a".into()));
+    assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "RollingOut"));
+    assert_eq!(told(&fleet, 0), Some(mark(["a", "A"])));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use statusbridge_contract::Fingerprint;
 
 use super::Input;
 use super::waiting::MOST_CLUSTERS;
-use crate::decide::{Membership, clusters, list_by, shorten, time};
+use crate::decide::{Membership, clusters, shorten, time, unclear_profiles};
 use crate::fleet::observation::reason;
 
 /// Newcomers that a message names.
@@ -69,16 +69,15 @@ pub(super) fn fixing(input: &Input<'_>, spec: &RolloutGateSpec) -> Fixing {
     let all: Vec<_> = input.targets.iter().chain(excused).collect();
     let is_unclear =
         |seen: &str| [reason::CLUSTER_NAME_UNKNOWN, reason::CLUSTER_PROFILE_CONFLICT].contains(&seen);
-    let unclear: Vec<_> = all.iter().filter(|it| is_unclear(it.observation.reason)).collect();
+    let unclear = all.iter().filter(|it| is_unclear(it.observation.reason));
+    let unclear = unclear_profiles(&unclear.map(|it| it.cluster.clone()).collect::<Vec<_>>());
     let mut names: Vec<String> = all.iter().map(|it| it.cluster.clone()).collect();
     let bytes: usize = names.iter().map(String::len).sum();
     if let Some(error) = input.unheard {
         let message = format!("clusters cannot be frozen before every feed has answered: {}", shorten(error));
         Fixing::Cannot(Reason::BackendUnavailable, message)
-    } else if !unclear.is_empty() {
-        let of = list_by(&unclear, |it| it.cluster.clone());
-        let message =
-            format!("clusters cannot be frozen while their ClusterProfiles leave doubt about them: {of}");
+    } else if let Some(unclear) = unclear {
+        let message = format!("clusters cannot be frozen while {unclear}");
         Fixing::Cannot(Reason::ClusterProfilesUnavailable, message)
     } else if names.len() > MOST_NAMES || bytes > MOST_OF_NAMES {
         let message = format!(

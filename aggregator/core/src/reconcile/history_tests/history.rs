@@ -1,6 +1,5 @@
 //! One history: clusters, the feeds that tell of them, a hub, and the reconciler between them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -24,7 +23,7 @@ use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::references::{self, Failure, Place};
 use crate::reconcile::state::{Rules, State};
 use crate::reconcile::store::{Event, GateObject, Key, Kind};
-use crate::reconcile::test_hub::{Hub, object, over};
+use crate::testing::hub::{Hub, object};
 use crate::testing::{Exposition, digests, failed, healthy, kept, package};
 use crate::time::{Now, Seconds};
 
@@ -58,8 +57,6 @@ pub(super) struct History {
     /// By how much our own clock is ahead of what is looked at.
     ahead: Seconds,
     t: Seconds,
-    versions: u64,
-    generations: i64,
 }
 
 fn key((namespace, name): (&str, &str)) -> Key {
@@ -116,14 +113,12 @@ impl History {
         let mut history = Self {
             reconciler: reconciler(1),
             clusters: vec![cluster(1), cluster(2), cluster(3)],
-            hub: BTreeMap::new(),
+            hub: Hub::default(),
             failing: [None; FEEDS.len()],
             epoch: 1,
             on_its_way: Vec::new(),
             ahead: SETTLE,
             t: START,
-            versions: 0,
-            generations: 0,
         };
         let all = json!({"reporting": {"minClusters": 1}});
         for at in 0..PACKAGES.len() {
@@ -148,14 +143,10 @@ impl History {
 
     /// The reconciler lists the hub's objects.
     fn lists(&mut self) {
-        let all = |kind| self.hub.iter().filter(move |((of, _), _)| *of == kind);
-        let events = |kind| {
-            let objects = all(kind).map(|(_, it)| Event::InitApply(object(it)));
-            [Event::Init].into_iter().chain(objects).chain([Event::InitDone]).collect::<Vec<_>>()
-        };
-        let (packages, gates, now) = (events(Kind::FleetPackage), events(Kind::RolloutGate), self.now());
-        packages.into_iter().for_each(|event| self.reconciler.heard(Kind::FleetPackage, event, now));
-        gates.into_iter().for_each(|event| self.reconciler.heard(Kind::RolloutGate, event, now));
+        let now = self.now();
+        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+            self.hub.listed(kind).into_iter().for_each(|event| self.reconciler.heard(kind, event, now));
+        }
     }
 
     /// The reconciler hears of an object.
@@ -163,26 +154,10 @@ impl History {
         self.reconciler.heard(kind, event, self.now());
     }
 
-    fn version(&mut self) -> String {
-        self.versions += 1;
-        self.versions.to_string()
-    }
-
     /// An object is made, or has another spec; its status stays.
     fn make(&mut self, kind: Kind, key: Key, spec: Value) {
-        self.generations += 1;
-        let version = self.version();
-        let id = (kind, key);
-        let before = self.hub.get(&id);
-        let uid = before.map_or_else(|| json!(version), |it| it["metadata"]["uid"].clone());
-        let status = before.map(|it| it["status"].clone());
-        let made = json!({
-            "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind.name(), "spec": spec, "status": status,
-            "metadata": {"namespace": id.1.namespace, "name": id.1.name, "uid": uid, "resourceVersion": version,
-                "generation": self.generations},
-        });
-        self.hears(kind, Event::Apply(object(&made)));
-        self.hub.insert(id, made);
+        let made = self.hub.make(kind, key, spec);
+        self.hears(kind, Event::Apply(made));
     }
 
     fn make_gate(&mut self, at: usize, spec: Value) {
@@ -196,19 +171,16 @@ impl History {
     }
 
     fn gone(&mut self, kind: Kind, key: Key) {
-        if let Some(gone) = self.hub.remove(&(kind, key)) {
-            self.hears(kind, Event::Delete(object(&gone)));
+        if let Some(gone) = self.hub.remove(kind, key) {
+            self.hears(kind, Event::Delete(gone));
         }
     }
 
     /// Somebody else changes an object, if it is there.
     fn touch(&mut self, kind: Kind, key: Key, change: impl FnOnce(&mut Value)) {
-        let version = self.version();
-        let Some(it) = self.hub.get_mut(&(kind, key)) else { return };
-        change(it);
-        it["metadata"]["resourceVersion"] = json!(version);
-        let event = Event::Apply(object(it));
-        self.hears(kind, event);
+        if let Some(it) = self.hub.touch(kind, key, change) {
+            self.hears(kind, Event::Apply(it));
+        }
     }
 
     /// These clusters alone are in the inventory, and are selected.
@@ -355,7 +327,7 @@ impl History {
             }
             Step::Clock { cluster, behind } => self.clusters[cluster].behind = behind.into(),
             Step::Feed { feed, answers, ended } => {
-                let why = ["refused", "timed out"][(self.versions % 2) as usize];
+                let why = ["refused", "timed out"][(self.hub.versions % 2) as usize];
                 self.failing[feed] = (!answers).then_some(why);
                 self.answers(feed);
                 if ended {
@@ -366,7 +338,7 @@ impl History {
             Step::Reread => {
                 let rules = self.reconciler.state().rules.clone();
                 let label = json!([{"label": {"key": "in", "value": "false"}}]);
-                let excused = if self.versions.is_multiple_of(2) { label } else { json!([]) };
+                let excused = if self.hub.versions.is_multiple_of(2) { label } else { json!([]) };
                 let settings = serde_json::from_value(json!({"excused": excused})).unwrap();
                 self.reconciler.forget_profiles(settings);
                 self.reconciler.configured(rules, self.now());
@@ -392,7 +364,7 @@ impl History {
                 });
                 let profile: kube_core::DynamicObject = serde_json::from_value(profile).unwrap();
                 let mut news = vec![Event::Apply(profile)];
-                if self.versions.is_multiple_of(2) {
+                if self.hub.versions.is_multiple_of(2) {
                     news.splice(0..0, [Event::Init, Event::InitDone]);
                 }
                 self.reconciler.profiles(news.into_iter().map(News::from).collect(), self.now());
@@ -516,7 +488,7 @@ impl History {
                             _ => self.arrives(&write, landing),
                         };
                         if let Answer::Done(object) = &answer
-                            && self.versions.is_multiple_of(2)
+                            && self.hub.versions.is_multiple_of(2)
                         {
                             // The watch is faster than the answer.
                             self.hears(write.kind, Event::Apply(*object.clone()));
@@ -527,7 +499,7 @@ impl History {
                         }
                     }
                     Command::Read(number, kind, key) => {
-                        let found = self.hub.get(&(kind, key.clone())).map(object);
+                        let found = self.hub.get(kind, &key).map(object);
                         self.reconciler.read(number, kind, &key, Ok(found), now);
                     }
                     Command::Evaluate(evaluation) => self.reconciler.evaluated(evaluation.run(), now),
@@ -541,21 +513,15 @@ impl History {
 
     /// A write arrives in the hub: its answer.
     fn arrives(&mut self, write: &StatusWrite, landing: Landing) -> Answer {
-        let version = self.version();
-        let it = match over(&mut self.hub, write) {
-            Ok(it) => it,
-            Err(answer) => return answer,
-        };
         let mut status = json!(write.status);
-        keeps_to_members(it, &status);
         if landing == Landing::Pruned {
             status.as_object_mut().unwrap().remove("epoch");
         }
-        // What changes nothing makes no new version.
-        if it["status"] != status {
-            it["status"] = status;
-            it["metadata"]["resourceVersion"] = json!(version);
+        let before = self.hub.get(write.kind, &write.version.key).cloned();
+        let answer = self.hub.write_status(write, status.clone());
+        if let (Some(before), Answer::Done(_)) = (before, &answer) {
+            keeps_to_members(&before, &status);
         }
-        Answer::Done(Box::new(object(it)))
+        answer
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 mod history;
 mod steps;
 
-use super::store::{Key, Kind};
+use super::store::Kind;
 use history::History;
 use steps::{Change, Landing, Read, Step, steps};
 
@@ -178,9 +178,7 @@ fn judging_again_comes_to_the_same_where(#[case] steps: Vec<Step>) {
 
 /// The first gate, as the hub has it.
 fn first_gate(history: &History) -> &Value {
-    let of_first =
-        |((kind, key), it): (&(Kind, Key), _)| (*kind == Kind::RolloutGate && key.name == "g0").then_some(it);
-    history.hub.iter().find_map(of_first).unwrap()
+    history.hub.of(Kind::RolloutGate).find(|it| it["metadata"]["name"] == "g0").unwrap()
 }
 
 fn members(history: &History) -> (Value, Value, bool) {

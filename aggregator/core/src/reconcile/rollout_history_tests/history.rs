@@ -6,24 +6,25 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use statusbridge_api::conditions::{READY, find};
 use statusbridge_api::fleet_rollout::WaveStatus;
-use statusbridge_api::fleet_rollout_slice::AdmittedCluster;
+use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
+use statusbridge_api::rollout_gate::GateTerms;
 use statusbridge_api::{FleetRolloutSlice, FleetRolloutStatus};
 
 use super::{Landing, Step};
 use crate::decide::fleet_rollout::mark;
 use crate::decide::time;
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::command::{Answer, Command, Head, Listing, Status, StatusWrite, Which};
+use crate::reconcile::command::{Answer, Command, Status, StatusWrite};
 use crate::reconcile::feeds::{Failure, Planned, Polled};
 use crate::reconcile::holds::News;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::owned::{Change, OwnedWrite};
+use crate::reconcile::owned::{Change, OwnedWrite, label};
 use crate::reconcile::profiles;
 use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::state::{Rules, State};
-use crate::reconcile::store::{Event, GateObject, Key, Kind, Version};
-use crate::reconcile::test_hub::{Hub, object, over};
+use crate::reconcile::store::{Event, GateObject, Key, Kind};
+use crate::testing::hub::{Hub, object};
 use crate::testing::{Exposition, failed, healthy, package, tell};
 use crate::time::{Now, Seconds};
 
@@ -62,7 +63,6 @@ pub(super) struct History {
     on_its_way: Vec<OwnedWrite>,
     epoch: i64,
     t: Seconds,
-    versions: u64,
     /// What the promise would have been broken by.
     broken: Option<String>,
 }
@@ -79,8 +79,8 @@ fn fleet() -> Fleet {
 fn plan(number: usize) -> Value {
     [
         json!([
-            {"name": "canary", "clusters": {"count": 1}},
-            {"name": "half", "clusters": {"percentage": "50%"}, "maxConcurrency": 1},
+            {"name": "canary", "clusters": {"count": 1}, "gate": {"minSuccessTime": "40s"}},
+            {"name": "half", "clusters": {"percentage": "50%"}, "maxConcurrency": 1, "gate": {"progressDeadline": "2h"}},
             {"name": "rest", "clusters": {"percentage": "100%"}},
         ]),
         json!([
@@ -105,7 +105,7 @@ impl History {
                 Judges::default(),
                 None,
             ),
-            hub: BTreeMap::new(),
+            hub: Hub::default(),
             clusters: CLUSTERS.iter().map(|name| (*name, stand(name))).collect(),
             unheard: Vec::new(),
             lags: false,
@@ -114,7 +114,6 @@ impl History {
             on_its_way: Vec::new(),
             epoch: 0,
             t: START,
-            versions: 0,
             broken: None,
         };
         let id = package("p");
@@ -145,11 +144,7 @@ impl History {
         self.unheard.clear();
         let now = self.now();
         for kind in KINDS {
-            let all = self.hub.iter().filter(|((of, _), _)| *of == kind);
-            let objects: Vec<_> = all.map(|(_, it)| Event::InitApply(object(it))).collect();
-            for event in [Event::Init].into_iter().chain(objects).chain([Event::InitDone]) {
-                self.reconciler.heard(kind, event, now);
-            }
+            self.hub.listed(kind).into_iter().for_each(|event| self.reconciler.heard(kind, event, now));
         }
         self.reconciler.approvals(News::NotServed, now);
     }
@@ -164,32 +159,21 @@ impl History {
 
     /// Makes an object, or gives it another spec.
     fn put(&mut self, kind: Kind, name: &str, spec: Value) {
-        self.versions += 1;
-        let id = (kind, key(name));
-        let before = self.hub.get(&id);
-        let generation = before.map_or(0, |it| it["metadata"]["generation"].as_i64().unwrap());
-        let mut made = before.cloned().unwrap_or_else(|| {
-            json!({"metadata": {"namespace": "fleet", "name": name, "uid": self.versions.to_string(),
-                "creationTimestamp": "2027-01-01T00:00:00Z"}})
-        });
-        made["spec"] = spec;
-        made["metadata"]["generation"] = json!(generation + 1);
-        made["metadata"]["resourceVersion"] = json!(self.versions.to_string());
-        self.hub.insert(id, made.clone());
-        self.hears(kind, Event::Apply(object(&made)));
+        let made = self.hub.make(kind, key(name), spec);
+        self.hears(kind, Event::Apply(made));
     }
 
     /// Somebody edits the spec of an object, if it is there.
     fn edit(&mut self, kind: Kind, name: &str, edit: impl FnOnce(&mut Value)) {
-        let Some(it) = self.hub.get(&(kind, key(name))) else { return };
+        let Some(it) = self.hub.get(kind, &key(name)) else { return };
         let mut spec = it["spec"].clone();
         edit(&mut spec);
         self.put(kind, name, spec);
     }
 
     fn gone(&mut self, kind: Kind, name: &str) {
-        if let Some(gone) = self.hub.remove(&(kind, key(name))) {
-            self.hears(kind, Event::Delete(object(&gone)));
+        if let Some(gone) = self.hub.remove(kind, key(name)) {
+            self.hears(kind, Event::Delete(gone));
         }
     }
 
@@ -261,6 +245,30 @@ impl History {
             Step::GatePaused(wave) => {
                 self.edit(Kind::RolloutGate, &format!("roll-{wave}"), |spec| spec["paused"] = json!(true));
             }
+            Step::GateOverridden(wave, opens) => {
+                let state = if opens { "Open" } else { "Closed" };
+                self.edit(Kind::RolloutGate, &format!("roll-{wave}"), |spec| {
+                    spec["override"] = json!({"state": state, "reason": spec["revision"]});
+                });
+            }
+            Step::GateForged(wave, at) => {
+                let name = format!("roll-{wave}");
+                let rollout = self.rollout();
+                let (uid, revision) =
+                    (rollout["metadata"]["uid"].clone(), rollout["spec"]["revision"].clone());
+                if self.hub.get(Kind::RolloutGate, &key(&name)).is_none() {
+                    let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": revision,
+                        "clusters": {"names": [CLUSTERS[at]]}});
+                    self.put(Kind::RolloutGate, &name, spec);
+                    let forged = self.hub.touch(Kind::RolloutGate, key(&name), |it| {
+                        it["metadata"]["labels"] =
+                            json!({FLEET_ROLLOUT_LABEL: label("roll"), WAVE_LABEL: wave});
+                        it["metadata"]["ownerReferences"] = json!([{"apiVersion": "statusbridge.dev/v1alpha1",
+                            "kind": "FleetRollout", "name": "roll", "uid": uid, "controller": true}]);
+                    });
+                    self.hears(Kind::RolloutGate, Event::Apply(forged.unwrap()));
+                }
+            }
             Step::Frozen(true) => {
                 let until = time(self.t + 300.0);
                 self.put(Kind::RolloutFreeze, "freeze", json!({"reason": "night", "until": until}));
@@ -276,13 +284,10 @@ impl History {
                 }
             }
             Step::StatusLost => {
-                self.versions += 1;
-                let version = self.versions.to_string();
-                let rollout = self.hub.get_mut(&(Kind::FleetRollout, key("roll"))).unwrap();
-                rollout.as_object_mut().unwrap().remove("status");
-                rollout["metadata"]["resourceVersion"] = json!(version);
-                let event = Event::Apply(object(rollout));
-                self.hears(Kind::FleetRollout, event);
+                let it = self.hub.touch(Kind::FleetRollout, key("roll"), |it| {
+                    it.as_object_mut().unwrap().remove("status");
+                });
+                self.hears(Kind::FleetRollout, Event::Apply(it.unwrap()));
             }
             Step::Leads => self.leads(),
             Step::Arrives => {
@@ -329,11 +334,11 @@ impl History {
                         self.reconciler.wrote_owned(&write, answer, now);
                     }
                     Command::List(number, key, listings) => {
-                        let found = listings.iter().flat_map(|it| self.heads(it)).collect();
+                        let found = listings.iter().flat_map(|it| self.hub.heads(it)).collect();
                         self.reconciler.listed(number, &key, &Ok(found), now);
                     }
                     Command::Read(number, kind, key) => {
-                        let found = self.hub.get(&(kind, key.clone())).map(object);
+                        let found = self.hub.get(kind, &key).map(object);
                         self.reconciler.read(number, kind, &key, Ok(found), now);
                     }
                     Command::Beat(_) => _ = self.reconciler.beaten(true, now),
@@ -346,89 +351,27 @@ impl History {
 
     /// The hub takes a status.
     fn takes(&mut self, write: &StatusWrite) -> Answer {
-        self.versions += 1;
-        let version = self.versions.to_string();
-        let it = match over(&mut self.hub, write) {
-            Ok(it) => it,
-            Err(answer) => return answer,
-        };
-        it["status"] = json!(write.status);
-        if let Status::Rollout(status) = &write.status {
+        let answer = self.hub.write_status(write, json!(write.status));
+        if let (Answer::Done(_), Status::Rollout(status)) = (&answer, &write.status) {
             self.told = *status.clone();
         }
-        it["metadata"]["resourceVersion"] = json!(version);
-        Answer::Done(Box::new(object(it)))
+        answer
     }
 
     /// A change of an owned object arrives in the hub.
     fn arrives(&mut self, write: &OwnedWrite) -> Answer {
-        self.versions += 1;
-        let version = self.versions.to_string();
         let before = self.record();
-        let at = |name: &str| (write.kind, key(name));
-        let is_it = |it: Option<&Value>, of: &Version| {
-            it.is_some_and(|it| {
-                it["metadata"]["uid"] == of.uid && it["metadata"]["resourceVersion"] == of.resource_version
-            })
-        };
-        let (id, content) = match &write.change {
-            Change::Create(name, _) if self.hub.contains_key(&at(name)) => return Answer::Conflict,
-            Change::Update(of, _) | Change::Delete(of) if !self.hub.contains_key(&at(&of.key.name)) => {
-                return Answer::Gone;
-            }
-            Change::Update(of, _) | Change::Delete(of) if !is_it(self.hub.get(&at(&of.key.name)), of) => {
-                return Answer::Conflict;
-            }
-            Change::Delete(of) => {
-                self.hub.remove(&at(&of.key.name));
-                self.has_all_of(before);
-                return Answer::Gone;
-            }
-            Change::Create(name, content) => (at(name), content),
-            Change::Update(of, content) => (at(&of.key.name), content),
-        };
-        let old = self.hub.get(&id);
-        let generation = old.map_or(0, |it| it["metadata"]["generation"].as_i64().unwrap());
-        let mut made = Value::Object(content.fields.clone());
-        if let Some(old) = old {
-            made["status"] = old["status"].clone();
+        let answer = self.hub.write_owned(write);
+        let now = self.record();
+        if let Some(lost) = before.keys().find(|cluster| !now.contains_key(*cluster)) {
+            self.breaks(format!("the row of {lost} is gone"));
         }
-        let uid = old.map_or(json!(version), |it| it["metadata"]["uid"].clone());
-        made["metadata"] = json!({"namespace": "fleet", "name": id.1.name, "uid": uid, "resourceVersion": version,
-            "generation": generation + 1, "labels": content.labels, "annotations": content.annotations});
-        if let Some(controller) = &write.controller {
-            made["metadata"]["ownerReferences"] = json!([{"apiVersion": "statusbridge.dev/v1alpha1",
-                "kind": "FleetRollout", "name": write.owner.1.name, "uid": controller, "controller": true}]);
-        }
-        self.hub.insert(id, made.clone());
-        self.has_all_of(before);
-        Answer::Done(Box::new(object(&made)))
-    }
-
-    fn heads(&self, Listing { kind, which, .. }: &Listing) -> Vec<Head> {
-        let is_meant = |id: &&(Kind, Key), it: &Value| match which {
-            Which::All => true,
-            Which::Named(name) => id.1.name == *name,
-            Which::Labelled(label, value) => it["metadata"]["labels"][label] == *value,
-        };
-        let all = self.hub.iter().filter(|(id, it)| id.0 == *kind && is_meant(id, it));
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        all.map(|((kind, key), it)| Head {
-            kind: *kind,
-            version: Version {
-                key: key.clone(),
-                uid: text(&it["metadata"]["uid"]),
-                resource_version: text(&it["metadata"]["resourceVersion"]),
-            },
-            generation: it["metadata"]["generation"].as_i64().unwrap(),
-        })
-        .collect()
+        answer
     }
 
     /// The record in the hub.
     pub(super) fn record(&self) -> BTreeMap<String, AdmittedCluster> {
-        let slices = self.hub.iter().filter(|((kind, _), _)| *kind == Kind::FleetRolloutSlice);
-        let rows = slices.flat_map(|(_, it)| {
+        let rows = self.hub.of(Kind::FleetRolloutSlice).flat_map(|it| {
             let mut content = it.clone();
             content.as_object_mut().unwrap().remove("metadata");
             serde_json::from_value::<FleetRolloutSlice>(content).unwrap().clusters
@@ -436,9 +379,12 @@ impl History {
         rows.map(|row| (row.cluster_name.clone(), row)).collect()
     }
 
+    fn rollout(&self) -> &Value {
+        self.hub.get(Kind::FleetRollout, &key("roll")).unwrap()
+    }
+
     fn status(&self) -> FleetRolloutStatus {
-        let rollout = &self.hub[&(Kind::FleetRollout, key("roll"))];
-        serde_json::from_value(rollout["status"].clone()).unwrap_or_default()
+        serde_json::from_value(self.rollout()["status"].clone()).unwrap_or_default()
     }
 
     pub(super) fn reason(&self) -> String {
@@ -447,13 +393,6 @@ impl History {
 
     fn breaks(&mut self, why: String) {
         self.broken.get_or_insert(why);
-    }
-
-    fn has_all_of(&mut self, before: BTreeMap<String, AdmittedCluster>) {
-        let now = self.record();
-        if let Some(lost) = before.keys().find(|cluster| !now.contains_key(*cluster)) {
-            self.breaks(format!("the row of {lost} is gone"));
-        }
     }
 
     /// Whether the clusters that a write admits may be admitted, as the hub and the clusters are at this moment.
@@ -465,7 +404,7 @@ impl History {
         };
         let slice: FleetRolloutSlice = serde_json::from_value(Value::Object(content.fields.clone())).unwrap();
         let known = self.record();
-        let rollout = self.hub[&(Kind::FleetRollout, key("roll"))].clone();
+        let rollout = self.rollout().clone();
         for row in slice.clusters {
             if known.get(&row.cluster_name).is_some_and(|it| it.revision == row.revision) {
                 continue;
@@ -483,7 +422,7 @@ impl History {
         if spec["paused"] == true {
             return Some("the plan is paused".into());
         }
-        let freeze = self.hub.get(&(Kind::RolloutFreeze, key("freeze")));
+        let freeze = self.hub.get(Kind::RolloutFreeze, &key("freeze"));
         if freeze.is_some_and(|it| it["spec"]["until"].as_str() > Some(json!(time(self.t)).as_str().unwrap()))
         {
             return Some("it is frozen".into());
@@ -495,7 +434,7 @@ impl History {
         };
         let gate = |wave: &Value| {
             let name = format!("roll-{}", wave["name"].as_str().unwrap());
-            let gate = GateObject::read(object(self.hub.get(&(Kind::RolloutGate, key(&name)))?)).unwrap();
+            let gate = GateObject::read(object(self.hub.get(Kind::RolloutGate, &key(&name))?)).unwrap();
             let members = gate.spec.as_ref().unwrap().clusters.names.clone().unwrap();
             Some((gate, members))
         };
@@ -526,6 +465,17 @@ impl History {
             }
             if !gate.is_open_now() {
                 return Some(format!("the gate of {} is closed", wave["name"]));
+            }
+            let spec = gate.spec.as_ref().unwrap();
+            let asked: GateTerms = serde_json::from_value(wave["gate"].clone()).unwrap_or_default();
+            if spec.terms != asked {
+                return Some(format!("the gate of {} asks for something else", wave["name"]));
+            }
+            // Whoever opened it did so for the revision that it had then.
+            match &spec.override_ {
+                Some(word) if word.reason == row.revision => continue,
+                Some(_) => return Some(format!("the gate of {} was opened for another", wave["name"])),
+                None => {}
             }
             for member in members {
                 let stand = &self.clusters[member.as_str()];

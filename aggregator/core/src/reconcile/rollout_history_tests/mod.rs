@@ -32,6 +32,10 @@ enum Step {
     GateNames(&'static str, usize),
     /// Somebody pauses a wave's gate.
     GatePaused(&'static str),
+    /// Somebody who may opens a wave's gate, or closes it.
+    GateOverridden(&'static str, bool),
+    /// Somebody makes a gate that looks as if it were a wave's, for this cluster.
+    GateForged(&'static str, usize),
     /// Somebody freezes the namespace, or ends that.
     Frozen(bool),
     /// The watches bring nothing new, or all that they have missed.
@@ -70,6 +74,8 @@ fn steps() -> impl Strategy<Value = Vec<(Step, Landing)>> {
         3 => wave().prop_map(Step::GateGone),
         3 => (wave(), cluster()).prop_map(|(wave, at)| Step::GateNames(wave, at)),
         2 => wave().prop_map(Step::GatePaused),
+        2 => (wave(), any::<bool>()).prop_map(|(wave, opens)| Step::GateOverridden(wave, opens)),
+        4 => (wave(), cluster()).prop_map(|(wave, at)| Step::GateForged(wave, at)),
         3 => any::<bool>().prop_map(Step::Frozen),
         5 => any::<bool>().prop_map(Step::Lags),
         2 => Just(Step::StatusLost),

@@ -13,19 +13,18 @@ mod judged;
 pub mod placements;
 mod record;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 use statusbridge_api::conditions::{STALLED, is_true};
-use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION};
-use statusbridge_api::fleet_rollout_slice::{
-    AdmittedCluster, FLEET_ROLLOUT_LABEL, TERMS_ANNOTATION, WAVE_LABEL,
-};
+use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState};
+use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
 use statusbridge_api::names::is_subdomain;
+use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{
-    ClusterSet, FleetPackageSpec, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
+    ClusterSet, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
@@ -34,7 +33,7 @@ use self::record::Record;
 use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content, label};
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
-use super::targets::Chosen;
+use super::targets::Named;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
 use crate::decide::hold::{Standing, held};
@@ -82,10 +81,13 @@ struct Parts<'a> {
 impl World<'_> {
     /// What is to be done about a FleetRollout.
     pub(super) fn rollout_work(&self, object: &RolloutObject) -> Work {
+        // With the plan ends all that it does.
+        if object.is_going {
+            return Work::Nothing;
+        }
         let parts = self.parts(object);
         let wanted = self.rollout_revision(object, &parts);
-        let revision = wanted.as_ref().ok().map(|revision| Fingerprint::of(revision));
-        if let (Ok(spec), Some(revision)) = (&object.spec, revision) {
+        if let (Ok(spec), Ok(revision)) = (&object.spec, &wanted) {
             let stale = parts.stale_gates(spec, revision);
             if !stale.is_empty() {
                 return Work::Gates(stale);
@@ -182,6 +184,9 @@ impl World<'_> {
         if parts.record.is_none() {
             return no(Reason::Pending, "the record of admitted clusters has not been read", false);
         }
+        if let Some(held) = object.spec.as_ref().ok().and_then(|spec| parts.held_without_a_wave(spec)) {
+            return Some(held);
+        }
         let package = |of: &RolloutObject| -> Option<&PackageRef> {
             let spec = of.spec.as_ref().ok()?;
             let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
@@ -244,26 +249,22 @@ impl World<'_> {
         let tenancy = grant.mark();
         let previous = object.status.as_ref().filter(|status| carries_over(&tenancy, &status.tenancy));
         let revision = wanted.as_deref().map_err(Clone::clone);
-        let mark = revision.as_ref().ok().map(|revision| Fingerprint::of(revision));
         let choose = |clusters: &ClusterSet| match package {
-            Some((_, spec)) => self.sources(&grant).choose(&spec.package, clusters, stale_after(spec)),
-            None => Chosen::nobody(),
+            Some((_, spec)) => self.sources(&grant).name(&spec.package, clusters),
+            None => Named { clusters: Vec::new(), membership: Membership::Known, unclear: None },
         };
         // Clusters of the waves that name or select theirs.
         let plan = object.spec.as_ref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
-        let chosen: Vec<Option<Chosen>> =
+        let chosen: Vec<Option<Named>> =
             plan.iter().map(|wave| explicit(&wave.clusters).map(|clusters| choose(&clusters))).collect();
         let package_ref = package.map(|(_, spec)| &spec.package);
         let all = package.map(|(_, spec)| (choose(&spec.clusters), spec));
-        let claimed: BTreeSet<&str> = chosen
-            .iter()
-            .flatten()
-            .flat_map(|it| it.targets.iter().map(|target| target.cluster.as_str()))
-            .collect();
+        let claimed: HashSet<&str> =
+            chosen.iter().flatten().flat_map(|it| it.clusters.iter().map(String::as_str)).collect();
         let rest = all.as_ref().map_or(Ok(Vec::new()), |(all, spec)| {
             known(all)?;
-            self.all_report(spec, all)?;
-            let names = all.targets.iter().map(|target| target.cluster.as_str());
+            self.all_report(&spec.clusters)?;
+            let names = all.clusters.iter().map(String::as_str);
             Ok(names.filter(|cluster| !claimed.contains(cluster)).collect())
         });
         let waves: Vec<Wave<'_>> = plan
@@ -272,12 +273,18 @@ impl World<'_> {
             .map(|(wave, chosen)| {
                 let explicit = chosen.as_ref().map(|chosen| {
                     known(chosen)?;
-                    Ok(chosen.targets.iter().map(|target| target.cluster.as_str()).collect())
+                    Ok(chosen.clusters.iter().map(String::as_str).collect())
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
                     let spec = gate.spec.as_ref().ok()?;
-                    (Some(Fingerprint::of(&spec.revision)) == mark)
-                        .then(|| self.gate_of_wave(gate, spec, wave, parts, wanted.as_deref().ok(), gates))
+                    let revision = wanted.as_deref().ok().filter(|it| wanted::is_same(&spec.revision, it))?;
+                    let known = decide::known(previous, revision)?;
+                    let known = known.waves.iter().find(|it| it.name == wave.name)?;
+                    let names = spec.clusters.names.iter().flatten().map(String::as_str);
+                    // By silence a wave that has failed is not mended, so that each of its clusters is looked at.
+                    let gates = if known.state == WaveState::Failed { Gates::Now } else { gates };
+                    decide::has_started(known, names)
+                        .then(|| self.gate_of_wave(gate, spec, wave, parts, revision, gates))
                 });
                 let name = gate_name(&object.key.name, &wave.name);
                 let is_taken = !is_subdomain(&name)
@@ -336,11 +343,12 @@ impl World<'_> {
     }
 
     /// Whether all clusters of a package that is wherever it is reported are known.
-    fn all_report(&self, spec: &FleetPackageSpec, all: &Chosen) -> Result<(), Obstacle> {
-        let error = match self.backend_of(Some((&spec.clusters, &spec.package)), &all.targets) {
-            Backend::Unknown(error) => error,
-            Backend::Fails(error) if spec.clusters.reporting.is_some() => error,
-            Backend::Fails(_) | Backend::Answers => return Ok(()),
+    fn all_report(&self, clusters: &ClusterSet) -> Result<(), Obstacle> {
+        let feeds = &self.state.feeds;
+        let error = match (feeds.unheard(), feeds.backend()) {
+            _ if clusters.reporting.is_none() => return Ok(()),
+            (Some(error), _) | (None, Backend::Unknown(error) | Backend::Fails(error)) => error,
+            (None, Backend::Answers) => return Ok(()),
         };
         let message = format!("which clusters report the package is not known: {error}");
         Err(Obstacle { reason: Reason::BackendUnavailable, message, stalled: false })
@@ -352,13 +360,13 @@ impl World<'_> {
         spec: &'g RolloutGateSpec,
         wave: &api::Wave,
         parts: &Parts<'_>,
-        revision: Option<&str>,
+        revision: &str,
         gates: Gates,
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
         let members: Vec<&str> = names.iter().map(String::as_str).collect();
         let settled: BTreeSet<&str> =
-            members.iter().copied().filter(|member| parts.is_admitted(member, revision)).collect();
+            members.iter().copied().filter(|member| parts.is_admitted(member, Some(revision))).collect();
         let all_are_admitted = settled.len() == members.len();
         let status = gate.status.as_ref();
         let written = Gate {
@@ -366,32 +374,40 @@ impl World<'_> {
             members,
             is_open: gate.is_open_now() && !self.closing.contains(&gate.key),
             is_stalled: status.is_some_and(|status| is_true(&status.conditions, STALLED)),
+            is_held: spec.terms.paused || spec.override_.as_ref().is_some_and(|word| self.closes(word)),
             message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
             as_of: status.and_then(|status| status.as_of.as_ref()),
             settled,
+            unseen: Vec::new(),
         };
         if gates == Gates::AsWritten {
             return written;
         }
         // As it is now: the hub may not know yet that a cluster has failed.
-        let (would_open, is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
+        let (would_open, is_stalled, each) = self.with_input(gate, |input, _, _| {
             let now = rollout_gate::decide(input);
-            let each = match wave.max_concurrency {
-                Some(_) if !all_are_admitted => rollout_gate::each_cluster(input),
-                _ => Vec::new(),
+            let each: BTreeMap<String, Reason> = match wave.max_concurrency {
+                Some(_) if !all_are_admitted => rollout_gate::each_cluster(input)
+                    .into_iter()
+                    .map(|(reason, cluster)| (cluster, reason))
+                    .collect(),
+                _ => BTreeMap::new(),
             };
-            let is_on_the_way =
-                |reason| !matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut);
-            let on_the_way: BTreeSet<String> = each
-                .into_iter()
-                .filter(|(reason, _)| is_on_the_way(*reason))
-                .map(|(_, cluster)| cluster)
-                .collect();
-            (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), on_the_way)
+            (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), each)
         });
         // Who is excused is not waited for.
-        let settled = written.settled.iter().copied().filter(|it| !on_the_way.contains(*it)).collect();
-        Gate { is_open: would_open && written.is_open, is_stalled, settled, ..written }
+        let is_settled = |it: &&str| {
+            each.get(*it).is_none_or(|it| matches!(it, Reason::Healthy | Reason::Failed | Reason::TimeOut))
+        };
+        let is_unseen = |it: &&str| each.get(*it).is_some_and(|it| rollout_gate::is_out_of_sight(*it));
+        let unseen = written.settled.iter().copied().filter(is_unseen).collect();
+        let settled = written.settled.iter().copied().filter(is_settled).collect();
+        Gate { is_open: would_open && written.is_open, is_stalled, settled, unseen, ..written }
+    }
+
+    /// Whether an override closes a gate now.
+    fn closes(&self, word: &Override) -> bool {
+        word.state == OverrideState::Closed && rollout_gate::holds(word, self.moment.now)
     }
 }
 
@@ -404,11 +420,11 @@ fn proves(input: &rollout_gate::Input<'_>) -> bool {
 }
 
 /// That the clusters that were chosen are all that are meant, or why they may not be.
-fn known(chosen: &Chosen) -> Result<(), Obstacle> {
+fn known(chosen: &Named) -> Result<(), Obstacle> {
     if let Some(obstacle) = chosen.membership.obstacle() {
         return Err(obstacle);
     }
-    match chosen.membership.doubt() {
+    match chosen.membership.doubt().or_else(|| chosen.unclear.clone()) {
         None => Ok(()),
         Some(message) => {
             Err(Obstacle { reason: Reason::ClusterProfilesUnavailable, message, stalled: false })
@@ -426,24 +442,18 @@ fn explicit(clusters: &api::WaveClusters) -> Option<ClusterSet> {
     }
 }
 
-/// Stands for the terms that a wave gives its gate. They are given once: whatever somebody adds to the gate afterwards stays,
-/// and no write fights with it.
-fn terms_of(wave: &api::Wave) -> String {
-    let terms = serde_json::to_string(&wave.gate).unwrap_or_default();
-    Fingerprint::of(&format!("terms {terms}")).to_string()
-}
-
 /// The name of a wave's gate.
 fn gate_name(rollout: &str, wave: &str) -> String {
     format!("{rollout}-{wave}")
 }
 
-/// Whether the aggregator removes a gate by itself: none that needs an approval or has an override, which takes a right that
-/// it must not lend to whoever changes a plan or an owner reference.
+/// Whether the aggregator removes a gate by itself: none that needs an approval or is closed by an override, which takes a
+/// right that it must not lend to whoever changes a plan or an owner reference.
 fn may_be_removed(gate: &GateObject) -> bool {
-    gate.spec
-        .as_ref()
-        .is_ok_and(|spec| spec.terms.approval == Approval::NotRequired && spec.override_.is_none())
+    gate.spec.as_ref().is_ok_and(|spec| {
+        let is_closed = spec.override_.as_ref().is_some_and(|it| it.state == OverrideState::Closed);
+        spec.terms.approval == Approval::NotRequired && !is_closed
+    })
 }
 
 impl Parts<'_> {
@@ -454,16 +464,52 @@ impl Parts<'_> {
     }
 
     /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
-    fn stale_gates(&self, spec: &FleetRolloutSpec, revision: Fingerprint) -> Vec<Change> {
-        let is_planned = |wave: &str| spec.waves.iter().any(|it| it.name == wave);
+    fn stale_gates(&self, spec: &FleetRolloutSpec, revision: &str) -> Vec<Change> {
         let is_current = |gate: &GateObject| {
-            gate.spec.as_ref().is_ok_and(|spec| Fingerprint::of(&spec.revision) == revision)
+            gate.spec.as_ref().is_ok_and(|spec| wanted::is_same(&spec.revision, revision))
         };
-        let stale = self.gates.iter().filter(|(wave, gate)| !is_planned(wave) || !is_current(gate));
+        let stale = self.gates.iter().filter(|(wave, gate)| !has_wave(spec, wave) || !is_current(gate));
         stale
             .filter(|(_, gate)| may_be_removed(gate))
             .map(|(_, gate)| Change::Delete(gate.version()))
             .collect()
+    }
+
+    /// A gate of a wave that the plan does not have, which a person holds closed: the plan must not be a way around that.
+    fn held_without_a_wave(&self, spec: &FleetRolloutSpec) -> Option<Obstacle> {
+        let (wave, gate) =
+            self.gates.iter().find(|(wave, gate)| !has_wave(spec, wave) && !may_be_removed(gate))?;
+        let message = format!(
+            "RolloutGate {} is closed by hand or needs an approval, and no wave is called {wave}: give the plan that wave, or \
+             delete the gate",
+            gate.key.name
+        );
+        Some(Obstacle { reason: Reason::GateChanged, message, stalled: true })
+    }
+}
+
+fn has_wave(spec: &FleetRolloutSpec, wave: &str) -> bool {
+    spec.waves.iter().any(|it| it.name == wave)
+}
+
+/// What a wave asks of its gate: its terms, and what the gate has of what keeps it closed, which only people take away.
+fn terms_of(wave: &api::Wave, known: &RolloutGateSpec) -> GateTerms {
+    let approval =
+        if known.terms.approval == Approval::Required { Approval::Required } else { wave.gate.approval };
+    GateTerms { paused: wave.gate.paused || known.terms.paused, approval, ..wave.gate.clone() }
+}
+
+/// What makes of one text of fields the other, by a merge patch: what `to` does not have is taken away.
+fn merged(from: &Value, to: Value) -> Value {
+    match (from, to) {
+        (Value::Object(from), Value::Object(mut to)) => {
+            for (field, before) in from {
+                let after = to.remove(field).map_or(Value::Null, |after| merged(before, after));
+                to.insert(field.clone(), after);
+            }
+            Value::Object(to)
+        }
+        (_, to) => to,
     }
 }
 
@@ -479,45 +525,71 @@ struct Changes<'a> {
 impl Changes<'_> {
     /// Gates of waves that start, and of those whose terms are others now.
     fn gates(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let (Ok(spec), Ok(revision)) = (&self.object.spec, self.revision) else { return Vec::new() };
-        let content = |wave: &api::Wave, members: Vec<String>| {
-            let gate = RolloutGateSpec {
-                fleet_package_ref: spec.fleet_package_ref.clone(),
-                revision: revision.clone(),
-                clusters: ClusterSet::named(members),
-                terms: wave.gate.clone(),
-                depends_on: Vec::new(),
-                override_: None,
-            };
-            let label = (FLEET_ROLLOUT_LABEL, label(&self.object.key.name));
-            let mut content = Content::of(label, &json!({"spec": gate}));
-            content.labels.insert(WAVE_LABEL.to_owned(), wave.name.clone());
-            content.annotations.insert(TERMS_ANNOTATION.to_owned(), terms_of(wave));
-            content
-        };
+        let Ok(revision) = self.revision else { return Vec::new() };
         let others = self.plan.iter().filter_map(|wave| {
             let gate = self.parts.gates.get(wave.name.as_str())?;
             let known = gate.spec.as_ref().ok()?;
-            let members = known.clusters.names.clone()?;
-            let is_told = gate.annotations.get(TERMS_ANNOTATION) == Some(&terms_of(wave));
             // At another revision it waits for its wave.
-            let is_current = Fingerprint::of(&known.revision) == Fingerprint::of(revision);
-            (is_current && !is_told).then(|| Change::Update(gate.version(), content(wave, members)))
+            let is_current = wanted::is_same(&known.revision, revision);
+            (is_current && known.terms != terms_of(wave, known)).then(|| {
+                let spec = RolloutGateSpec { terms: terms_of(wave, known), ..known.clone() };
+                self.update(gate, known, wave, spec)
+            })
         });
         let starts = steps.iter().filter_map(|step| match step {
             Step::Start(at, members) => {
                 let wave = self.plan.get(*at)?;
-                let name = gate_name(&self.object.key.name, &wave.name);
-                let content = content(wave, members.iter().map(|cluster| (*cluster).to_owned()).collect());
-                // One of an earlier revision that was not removed goes on, closed until it is judged anew.
-                Some(match self.parts.gates.get(wave.name.as_str()) {
-                    Some(gate) => Change::Update(gate.version(), content),
-                    None => Change::Create(name, content),
+                let spec = RolloutGateSpec {
+                    fleet_package_ref: self.object.spec.as_ref().ok()?.fleet_package_ref.clone(),
+                    revision: revision.clone(),
+                    clusters: ClusterSet::named(
+                        members.iter().map(|cluster| (*cluster).to_owned()).collect(),
+                    ),
+                    terms: wave.gate.clone(),
+                    depends_on: Vec::new(),
+                    override_: None,
+                };
+                // One that was not removed, as somebody holds it closed, goes on with that.
+                let gate = self.parts.gates.get(wave.name.as_str());
+                Some(match gate.and_then(|gate| Some((gate, gate.spec.as_ref().ok()?))) {
+                    Some((gate, known)) => {
+                        let closed = |it: &&Override| it.state == OverrideState::Closed;
+                        let spec = RolloutGateSpec {
+                            terms: terms_of(wave, known),
+                            depends_on: known.depends_on.clone(),
+                            override_: known.override_.as_ref().filter(closed).cloned(),
+                            ..spec
+                        };
+                        self.update(gate, known, wave, spec)
+                    }
+                    None => {
+                        let name = gate_name(&self.object.key.name, &wave.name);
+                        Change::Create(name, self.content(wave, &json!({"spec": spec})))
+                    }
                 })
             }
             Step::Admit(..) => None,
         });
         others.chain(starts).collect()
+    }
+
+    fn update(
+        &self,
+        gate: &GateObject,
+        known: &RolloutGateSpec,
+        wave: &api::Wave,
+        spec: RolloutGateSpec,
+    ) -> Change {
+        Change::Update(
+            gate.version(),
+            self.content(wave, &json!({"spec": merged(&json!(known), json!(spec))})),
+        )
+    }
+
+    fn content(&self, wave: &api::Wave, fields: &Value) -> Content {
+        let mut content = Content::of((FLEET_ROLLOUT_LABEL, label(&self.object.key.name)), fields);
+        content.labels.insert(WAVE_LABEL.to_owned(), wave.name.clone());
+        content
     }
 
     /// Rows of clusters that may have the revision from now on.
