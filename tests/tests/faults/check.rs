@@ -20,8 +20,8 @@
 //! The third law: the status of an open gate speaks of the revision of its very generation, and `OpenedOnce` is only
 //! said of a generation that was open.
 
-use crate::faults::timeline::{Part, Seconds, Timeline, Trouble, Truth, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::faults::timeline::{GATES, Part, Seconds, Timeline, Trouble, Truth, Version};
+use std::collections::BTreeSet;
 
 /// The settings that bounds follow from, in seconds.
 #[derive(Debug, Clone)]
@@ -40,21 +40,29 @@ pub(crate) struct Rules {
     pub(crate) network_delay: Seconds,
     /// What programs need to do what they do on a busy machine, besides the stalls that were measured.
     pub(crate) slack: Seconds,
-    /// The gates, by name.
-    pub(crate) gates: BTreeMap<String, Gate>,
 }
 
 /// What a gate asks for.
-#[derive(Debug, Clone)]
-pub(crate) struct Gate {
-    pub(crate) targets: Vec<String>,
-    /// How many of them it needs: its `minHealthy`.
-    pub(crate) need: usize,
-    /// Its `minSuccessTime`.
-    pub(crate) soak: Seconds,
+struct Terms<'a> {
+    targets: Vec<&'a str>,
+    /// How many of them it needs: its `minHealthy`, a number or all.
+    need: usize,
+    /// Its `minSuccessTime`, in seconds.
+    soak: Seconds,
 }
 
-/// A version that breaks the promise.
+impl<'a> Terms<'a> {
+    fn of(gate: &'a Version) -> Self {
+        let spec = &gate.object["spec"];
+        let names = spec["clusters"]["names"].as_array().into_iter().flatten();
+        let targets: Vec<&str> = names.filter_map(|name| name.as_str()).collect();
+        let need = spec["minHealthy"].as_u64().map_or(targets.len(), |number| number as usize);
+        let soak = spec["minSuccessTime"].as_str().and_then(|text| text.strip_suffix('s')?.parse().ok());
+        Self { targets, need, soak: soak.unwrap_or_default() }
+    }
+}
+
+/// A version that breaks a promise.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     /// When the broken version was stored.
@@ -73,15 +81,16 @@ pub(crate) struct ReceiptLog {
     pub(crate) unguarded: Seconds,
     /// The largest part of its bound that the age of an open gate's evidence came to.
     pub(crate) closest: Seconds,
+    /// Rows that FleetRollouts put down.
+    pub(crate) admissions: usize,
 }
 
-/// Checks every version so far; the last one of each gate stands until `now`.
+/// Checks every version of every gate so far; the last one of each stands until `now`.
 pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Violation>, ReceiptLog) {
     let mut violations = Vec::new();
     let mut tally = ReceiptLog::default();
     let unguarded = unguarded(&timeline.troubles, rules);
-    for (gate, Gate { targets, need, soak }) in &rules.gates {
-        let versions: Vec<&Version> = timeline.versions.iter().filter(|v| v.gate == *gate).collect();
+    for (gate, versions) in timeline.of(GATES) {
         let mut opened = BTreeSet::new();
         let mut was_open = false;
         for (i, version) in versions.iter().enumerate() {
@@ -96,7 +105,8 @@ pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Vi
                 violations.push(Violation { at: version.at, what });
             };
             if is_open {
-                opened.insert(version.generation());
+                let Terms { targets, need, soak } = Terms::of(version);
+                opened.insert((version.uid(), version.generation()));
                 tally.open += end - version.at;
                 tally.unguarded += overlap(&unguarded, version.at, end);
                 let judged = version.object["status"]["revision"].as_str();
@@ -112,11 +122,11 @@ pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Vi
                         let since = as_of - rules.contact_timeout - rules.network_delay - rules.slack;
                         // Times are told in whole seconds, and clocks are compared by them.
                         let soak = (soak - rules.slack).max(0.0);
-                        let healthy = |cluster: &&String| {
+                        let healthy = |cluster: &&&str| {
                             was_healthy(timeline, cluster, version.revision(), soak, since, version.at)
                         };
                         let count = targets.iter().filter(healthy).count();
-                        if count < *need {
+                        if count < need {
                             let age = version.at - as_of;
                             broken(format!(
                                 "open on evidence of {age:.1} s ago, and only {count} of the {need} targets that \
@@ -132,7 +142,7 @@ pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Vi
                     }
                 }
             }
-            if version.holds("OpenedOnce") && !opened.contains(&version.generation()) {
+            if version.holds("OpenedOnce") && !opened.contains(&(version.uid(), version.generation())) {
                 broken("OpenedOnce without ever having been open".to_owned());
             }
         }
@@ -142,7 +152,7 @@ pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Vi
 }
 
 /// Whether a cluster may, at some time within the span, have been healthy at a revision for so long.
-fn was_healthy(
+pub(crate) fn was_healthy(
     timeline: &Timeline,
     cluster: &str,
     revision: &str,
@@ -216,12 +226,12 @@ fn overlap(spans: &[Span], from: Seconds, to: Seconds) -> Seconds {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::faults::timeline::Move;
     use serde_json::json;
 
-    fn rules() -> Rules {
+    pub(crate) fn rules() -> Rules {
         Rules {
             stale_after: 6.0,
             settle_delay: 1.0,
@@ -232,18 +242,14 @@ mod tests {
             call_timeout: 10.0,
             network_delay: 0.0,
             slack: 1.0,
-            gates: BTreeMap::from([(
-                "g".to_owned(),
-                Gate { targets: vec!["c1".to_owned(), "c2".to_owned()], need: 2, soak: 0.0 },
-            )]),
         }
     }
 
-    fn moved(cluster: &str, truth: Truth, at: Seconds) -> Move {
+    pub(crate) fn moved(cluster: &str, truth: Truth, at: Seconds) -> Move {
         Move { cluster: cluster.to_owned(), truth, from: at, until: at }
     }
 
-    fn healthy(cluster: &str, at: Seconds) -> Move {
+    pub(crate) fn healthy(cluster: &str, at: Seconds) -> Move {
         moved(cluster, Truth::Healthy("r1".to_owned()), at)
     }
 
@@ -254,10 +260,10 @@ mod tests {
             .map(|kind| json!({"type": kind, "status": word, "observedGeneration": 1}))
             .to_vec();
         let object = json!({
-            "metadata": {"generation": 1}, "spec": {"revision": "r1"},
+            "metadata": {"generation": 1}, "spec": {"revision": "r1", "clusters": {"names": ["c1", "c2"]}},
             "status": {"observedGeneration": 1, "revision": "r1", "asOf": as_of, "conditions": conditions},
         });
-        Version { gate: "g".to_owned(), at, object }
+        Version { resource: GATES.to_owned(), name: "g".to_owned(), at, object }
     }
 
     use serde_json::Value;
@@ -295,12 +301,11 @@ mod tests {
 
     #[test]
     fn one_that_opens_before_the_soak_is_over_is_found() {
-        let mut rules = rules();
-        rules.gates.get_mut("g").unwrap().soak = 9.0;
         let opens = |moves: &[Move]| {
             let mut timeline = opened_and(110.0);
+            timeline.versions[0].object["spec"]["minSuccessTime"] = json!("9s");
             timeline.moves.extend_from_slice(moves);
-            check(&timeline, &rules, 120.0).0.is_empty()
+            check(&timeline, &rules(), 120.0).0.is_empty()
         };
         assert!(opens(&[]));
         assert!(!opens(&[moved("c1", Truth::Failed("r1".to_owned()), 92.0), healthy("c1", 94.0)]));

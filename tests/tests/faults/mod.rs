@@ -3,6 +3,7 @@
 //! `make test` makes each fault once; `make faults MINUTES=30 SEED=1` lets a storm of them follow: see docs/proof.md for
 //! what came of it.
 
+mod admissions;
 mod check;
 mod fault;
 mod record;
@@ -12,6 +13,7 @@ mod system;
 mod timeline;
 
 use anyhow::{Context, Result, bail, ensure};
+use check::ReceiptLog;
 use statusbridge_tests::{Rig, run};
 use std::time::Duration;
 use system::{Backend, CLUSTERS, System, revision};
@@ -51,7 +53,8 @@ async fn every_fault(system: &System, with_store: bool, these: impl Fn(usize) ->
         }
         made += 1;
         println!("{:6.1} s  {}", timeline::now() - system.started, names.join(", "));
-        told(system, round.run(system, 1).await.with_context(|| names.join(", ")))?;
+        let plan = format!("round-{i}");
+        told(system, round.run(system, 1, &plan).await.with_context(|| names.join(", ")))?;
     }
     let tally = system.check().await?;
     println!("{:6.1} s  {made} of {count} rounds: {tally:?}", timeline::now() - system.started);
@@ -63,7 +66,8 @@ async fn storm(system: &System, seed: u64, lasts: Duration) -> Result<()> {
     let record = storm::rage(system, seed, lasts, 100).await.with_context(|| format!("SEED={seed}"));
     let record = told(system, record)?;
     println!("{:6.1} s  {record:#?}", timeline::now() - system.started);
-    ensure!(record.tally.openings > 0 && record.tally.closings > 0, "nothing happened");
+    let ReceiptLog { openings, closings, admissions, .. } = record.tally;
+    ensure!(openings > 0 && closings > 0 && admissions > 0, "nothing happened");
     Ok(())
 }
 

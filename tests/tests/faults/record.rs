@@ -1,5 +1,5 @@
-//! Every version of every gate, read from the hub's etcd: there is none that this does not see, whatever becomes of
-//! API servers and watches.
+//! Every version of every gate, plan and record, read from the hub's etcd: there is none that this does not see,
+//! whatever becomes of API servers and watches.
 
 use crate::faults::timeline::{Version, now};
 use anyhow::{Context, Result, bail, ensure};
@@ -114,14 +114,17 @@ fn take(result: &Value, seen: &mut Seen) -> Result<()> {
     for event in result["events"].as_array().into_iter().flatten() {
         let kv = &event["kv"];
         seen.revision = seen.revision.max(number(&kv["mod_revision"]).context("no revision")?);
-        if event["type"] == "DELETE" {
-            continue;
-        }
         let text = |field: &str| decode(kv[field].as_str().unwrap_or_default());
         let key = String::from_utf8(text("key").context("the key")?)?;
-        let object: Value = serde_json::from_slice(&text("value").context("the value")?)?;
-        let gate = key.rsplit('/').next().unwrap_or_default().to_owned();
-        seen.versions.push(Version { gate, at: now(), object });
+        // …/RESOURCE/NAMESPACE/NAME
+        let mut parts = key.rsplit('/').map(str::to_owned);
+        let (name, resource) = (parts.next(), parts.nth(1));
+        let (name, resource) = name.zip(resource).with_context(|| format!("the key {key}"))?;
+        let object = match event["type"] == "DELETE" {
+            true => Value::Null,
+            false => serde_json::from_slice(&text("value").context("the value")?)?,
+        };
+        seen.versions.push(Version { resource, name, at: now(), object });
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! sweeper have nothing to do while the leader works, so what happens to them happens beside something else.
 
 use crate::faults::fault::{Fault, How, Place};
-use crate::faults::system::{System, revision};
+use crate::faults::system::{CLUSTERS, System, revision};
 use crate::faults::timeline::Truth;
 use anyhow::{Context, Result};
 use std::time::Duration;
@@ -89,12 +89,15 @@ impl Round {
     }
 
     /// Makes the faults while all gates are open, lets clusters go bad meanwhile, and awaits that their gates close;
-    /// then ends it all, and awaits that everything opens.
-    pub(crate) async fn run(&self, system: &System, number: u32) -> Result<()> {
+    /// then ends it all, and awaits that everything opens. A plan of this name, which has one wave when the faults begin,
+    /// gets the second when gates have closed.
+    pub(crate) async fn run(&self, system: &System, number: u32, plan: &str) -> Result<()> {
         let names: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
         system.note(format!("round: {}", names.join(", ")));
-        let bad: Vec<&str> = self.bad.iter().map(|i| crate::faults::system::CLUSTERS[*i]).collect();
+        let bad: Vec<&str> = self.bad.iter().map(|i| CLUSTERS[*i]).collect();
         let good = revision(number);
+        system.plan(plan, &good, 1).await?;
+        system.are(&[&format!("{plan}-of-{}", CLUSTERS[0])], true, SOON).await.context("before the fault")?;
         let began = tokio::time::Instant::now();
         self.faults.iter().try_for_each(|fault| system.begin(*fault).map(drop))?;
         for cluster in &self.bad {
@@ -107,13 +110,16 @@ impl Round {
         }
         if self.closes {
             system.are(&bad, false, SOON).await.context("while the fault lasts")?;
+            system.plan(plan, &good, 2).await?;
         }
         tokio::time::sleep_until(began + self.lasts(system)).await;
         system.end_all()?;
         system.is_so(SOON).await?;
         system.are(&bad, false, SOON).await.context("after the fault")?;
+        system.plan(plan, &good, 2).await?;
         self.bad.iter().for_each(|cluster| system.becomes(*cluster, Truth::Healthy(good.clone())));
         system.are(&System::quick_gates(), true, SOON).await.context("all is well again")?;
+        system.is_admitted(plan, &good, SOON).await?;
         system.check().await.map(drop)
     }
 }

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 const AT_ONCE: usize = 3;
 /// Time from one calm to the next.
 const ROUGH: Duration = Duration::from_secs(45);
+/// Name of the FleetRollout.
+const PLAN: &str = "storm";
 const STEP: Duration = Duration::from_millis(500);
 /// In which everything must be open once all is well.
 const RECOVERY: Duration = Duration::from_secs(180);
@@ -129,12 +131,18 @@ async fn step(
         *number += 1;
         record.revisions += 1;
         // The hub may still be on its way back.
-        let asked = tokio::time::timeout(Duration::from_secs(5), system.ask_for(&revision(*number))).await;
+        let asked = tokio::time::timeout(Duration::from_secs(5), ask_for(system, &revision(*number))).await;
         if !matches!(asked, Ok(Ok(()))) {
             system.note("the hub did not take it, or not all of it");
         }
     }
     Ok(())
+}
+
+/// Has the gates and the plan ask for this revision.
+async fn ask_for(system: &System, revision: &str) -> Result<()> {
+    system.ask_for(revision).await?;
+    system.plan(PLAN, revision, CLUSTERS.len()).await
 }
 
 /// Ends all faults and makes everything healthy. Says how long it took until everything was open.
@@ -147,9 +155,10 @@ async fn calm_down(system: &System, revision: &str) -> Result<Duration> {
     }
     let asked = statusbridge_tests::eventually(RECOVERY, "the hub takes the gates", async || {
         system.revive()?;
-        system.ask_for(revision).await
+        ask_for(system, revision).await
     });
     asked.await?;
     system.are(&System::gates(), true, RECOVERY).await.context("all is well again")?;
+    system.is_admitted(PLAN, revision, RECOVERY).await?;
     Ok(began.elapsed())
 }

@@ -6,15 +6,19 @@
 //!                                                                              sweeper ─╳─────▶
 //! ```
 
-use crate::faults::check::{self, Gate, ReceiptLog, Rules};
+use crate::faults::admissions;
+use crate::faults::check::{self, ReceiptLog, Rules};
 use crate::faults::fault::{DELAY, Fault, How, Place};
 use crate::faults::record::Recorder;
-use crate::faults::timeline::{Move, Seconds, Timeline, Trouble, Truth, now};
+use crate::faults::timeline::{
+    GATES as OF_GATES, Move, SLICES, Seconds, Timeline, Trouble, Truth, Version, now,
+};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use statusbridge_api::FleetRollout;
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::{Fault as Network, *};
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,8 +181,7 @@ impl System {
         let timeout = format!("{HEARTBEAT_TIMEOUT}s");
         let more = ["--heartbeat-timeout", &timeout];
         let sweeper = Sweeper::start(rig, "sweeper", &account, hub::LEASES, &more).await?;
-        let prefix = "/registry-hub/statusbridge.dev/rolloutgates/";
-        let recorder = Recorder::start(&hub_etcd, prefix).await?;
+        let recorder = Recorder::start(&hub_etcd, "/registry-hub/statusbridge.dev/").await?;
         let stalls = tokio::spawn(measure_stalls(Arc::clone(&log)));
         let (rules, active) = (rules(backend), Mutex::default());
         Ok(Self {
@@ -247,6 +250,38 @@ impl System {
             self.apply("RolloutGate", name, spec).await?;
         }
         Ok(())
+    }
+
+    /// A plan in so many waves, a cluster in each; any other plan is given up.
+    pub(crate) async fn plan(&self, name: &str, revision: &str, waves: usize) -> Result<()> {
+        self.note(format!("{name} rolls {revision} out in {waves} waves"));
+        let rollouts = Api::<FleetRollout>::namespaced(self.hub.client(), "default");
+        let others = ListParams::default().fields(&format!("metadata.name!={name}"));
+        rollouts.delete_collection(&DeleteParams::default(), &others).await?;
+        let wave =
+            |cluster: &&str| json!({"name": format!("of-{cluster}"), "clusters": {"names": [cluster]}});
+        let waves: Vec<_> = CLUSTERS.iter().take(waves).map(wave).collect();
+        let spec = json!({"fleetPackageRef": {"name": APP}, "revision": revision, "waves": waves});
+        self.apply("FleetRollout", name, spec).await
+    }
+
+    /// Waits until a plan has let every cluster have the revision.
+    pub(crate) async fn is_admitted(&self, plan: &str, revision: &str, deadline: Duration) -> Result<()> {
+        eventually(deadline, &format!("{plan} has admitted all clusters"), async || {
+            self.revive()?;
+            let versions = self.recorder.so_far();
+            let slices = versions.iter().filter(|it| it.resource == SLICES);
+            let last: BTreeMap<&str, &Version> = slices
+                .filter(|it| admissions::plan_of(it) == plan)
+                .map(|it| (it.name.as_str(), it))
+                .collect();
+            let rows: BTreeSet<(&str, &str)> =
+                last.values().flat_map(|it| it.rows()).map(|(cluster, at, _)| (cluster, at)).collect();
+            let missing: Vec<_> = CLUSTERS.iter().filter(|it| !rows.contains(&(**it, revision))).collect();
+            ensure!(missing.is_empty(), "{missing:?} of {rows:?}");
+            Ok(())
+        })
+        .await
     }
 
     async fn apply(&self, kind: &str, name: &str, spec: serde_json::Value) -> Result<()> {
@@ -454,7 +489,7 @@ impl System {
             self.revive()?;
             let versions = self.recorder.so_far();
             for gate in gates {
-                let last = versions.iter().rev().find(|version| version.gate == *gate);
+                let last = versions.iter().rev().find(|it| it.resource == OF_GATES && it.name == *gate);
                 let last = last.with_context(|| format!("there is no gate {gate}"))?;
                 ensure!(last.is_open() == open, "{gate}: {}", last.object["status"]);
             }
@@ -486,7 +521,8 @@ impl System {
     pub(crate) async fn check(&self) -> Result<ReceiptLog> {
         let at = now();
         let timeline = self.timeline().await?;
-        let (violations, tally) = check::check(&timeline, &self.rules, at);
+        let (mut violations, mut tally) = check::check(&timeline, &self.rules, at);
+        violations.extend(admissions::check(&timeline, &self.rules, &mut tally));
         let Some(first) = violations.first() else { return Ok(tally) };
         let told = timeline.tell(self.started, first.at - 90.0);
         let all: Vec<String> =
@@ -599,10 +635,6 @@ fn options(name: &str, backend: Backend, connection: &FaultProxy) -> AggregatorO
 
 fn rules(backend: Backend) -> Rules {
     let seconds = |seconds: u64| seconds as Seconds;
-    let names = |clusters: &[&str]| clusters.iter().map(|it| (*it).to_owned()).collect();
-    let gates = GATES.iter().map(|(name, clusters, need, soak)| {
-        ((*name).to_owned(), Gate { targets: names(clusters), need: *need, soak: seconds(*soak) })
-    });
     Rules {
         stale_after: seconds(backend.stale_after()),
         settle_delay: seconds(backend.settle_delay()),
@@ -614,6 +646,5 @@ fn rules(backend: Backend) -> Rules {
         call_timeout: 10.0,
         network_delay: 2.0 * DELAY.as_secs_f64(),
         slack: 2.0,
-        gates: gates.collect(),
     }
 }

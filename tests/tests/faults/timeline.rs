@@ -1,6 +1,7 @@
 //! What happened, as plain data: what was true in the clusters, what went wrong when, what the gates said.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -58,22 +59,45 @@ pub(crate) struct Trouble {
     pub(crate) until: Seconds,
 }
 
-/// A version of a gate.
+/// Resource of gates.
+pub(crate) const GATES: &str = "rolloutgates";
+/// Resource of plans.
+pub(crate) const ROLLOUTS: &str = "fleetrollouts";
+/// Resource of what plans have admitted.
+pub(crate) const SLICES: &str = "fleetrolloutslices";
+
+/// A version of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
-    pub(crate) gate: String,
+    /// Plural of its kind.
+    pub(crate) resource: String,
+    pub(crate) name: String,
     /// When it was stored.
     pub(crate) at: Seconds,
-    /// The object.
+    /// The object; null from its deletion on.
     pub(crate) object: Value,
 }
 
 impl Version {
+    pub(crate) fn uid(&self) -> &str {
+        self.object["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+
     pub(crate) fn generation(&self) -> Option<i64> {
         self.object["metadata"]["generation"].as_i64()
     }
 
-    /// The revision that the gate asks for.
+    /// Clusters that may have a revision, and the wave by which: the rows of a slice.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let rows = self.object["clusters"].as_array().into_iter().flatten();
+        rows.map(|row| {
+            let [cluster, revision, wave] =
+                ["clusterName", "revision", "wave"].map(|it| row[it].as_str().unwrap_or_default());
+            (cluster, revision, wave)
+        })
+    }
+
+    /// The revision that the gate or the plan asks for.
     pub(crate) fn revision(&self) -> &str {
         self.object["spec"]["revision"].as_str().unwrap_or_default()
     }
@@ -118,6 +142,15 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
+    /// The versions of every object of a resource, by its name.
+    pub(crate) fn of(&self, resource: &str) -> BTreeMap<&str, Vec<&Version>> {
+        let mut of: BTreeMap<&str, Vec<&Version>> = BTreeMap::new();
+        for version in self.versions.iter().filter(|it| it.resource == resource) {
+            of.entry(&version.name).or_default().push(version);
+        }
+        of
+    }
+
     /// What happened from `from` on, a line each, in seconds after `zero`.
     pub(crate) fn tell(&self, zero: Seconds, from: Seconds) -> String {
         let mut lines: Vec<(Seconds, String)> = self.notes.clone();
@@ -133,14 +166,18 @@ impl Timeline {
                 lines.push((*until, format!("fault    over: {what}")));
             }
         }
-        for version in &self.versions {
+        for version in self.versions.iter().filter(|it| it.resource == SLICES) {
+            let rows: Vec<_> = version.rows().collect();
+            lines.push((version.at, format!("admitted {}: {rows:?}", version.name)));
+        }
+        for version in self.versions.iter().filter(|it| it.resource == GATES) {
             let word = if version.is_open() { "OPEN" } else { "closed" };
             let (generation, status) = (version.generation().unwrap_or_default(), &version.object["status"]);
             lines.push((
                 version.at,
                 format!(
                     "gate     {} {word} ({}) generation {generation} epoch {} revision {} healthy {} asOf {:+.1}",
-                    version.gate,
+                    version.name,
                     version.reason(),
                     status["epoch"],
                     version.revision(),
