@@ -16,7 +16,9 @@ use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
-use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{
+    FleetPackageSpec, FleetRolloutSpec, FleetRolloutStatus, Reason, RolloutGateSpec, RolloutGateStatus,
+};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{
     Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
@@ -51,7 +53,7 @@ use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, owned, placements};
-use crate::metrics::{GateState, Metrics, Poll, WriteResult};
+use crate::metrics::{GateState, Metrics, Poll, RolloutState, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
@@ -548,15 +550,23 @@ impl Controller {
         }
         let notifier = self.notifier.as_ref().filter(|notifier| what.outcome && notifier.has_sinks());
         if let Some(notifier) = notifier {
-            let (about, package) = match kind {
-                Kind::RolloutGate => (About::RolloutGate, state.gates.get(key).and_then(GateObject::package)),
-                // Its gates tell of each wave, and its package of the whole.
-                Kind::FleetRollout => return,
-                _ => (About::FleetPackage, Some(key.clone())),
+            let (about, package, rollout) = match kind {
+                Kind::RolloutGate => {
+                    let gate = state.gates.get(key);
+                    let rollout = gate.and_then(HubObject::belongs_to);
+                    (About::RolloutGate, gate.and_then(GateObject::package), rollout)
+                }
+                Kind::FleetRollout => {
+                    let spec = state.rollouts.get(key).and_then(|rollout| rollout.spec.as_ref().ok());
+                    let package = spec.map(|spec| key.beside(&spec.fleet_package_ref.name));
+                    (About::FleetRollout, package, Some(key.clone()))
+                }
+                _ => (About::FleetPackage, Some(key.clone()), None),
             };
             let package = package.unwrap_or_else(|| key.beside(""));
             let of = (package.name.as_str(), state.packages.get(&package));
-            if let Some(notice) = Notice::new(about, &version, of, &now) {
+            let rollout = rollout.as_ref().map(|rollout| rollout.name.as_str());
+            if let Some(notice) = Notice::new(about, &version, of, rollout, &now) {
                 notifier.tell(&notice);
             }
         }
@@ -590,11 +600,14 @@ impl Controller {
         let gates = || state.gates.iter().filter_map(|gate| gate.status.as_ref());
         self.metrics.gates(state.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
         let packages = state.packages.iter().filter_map(|package| package.status.as_ref());
+        let rollouts = state.rollouts.iter().filter_map(|rollout| rollout.status.as_ref());
+        self.metrics.rollouts(state.rollouts.iter().map(|rollout| rollout_state(rollout.status.as_ref())));
         let invalid = |conditions| {
             find(conditions, READY).is_some_and(|ready| ready.reason == Reason::InvalidSpec.name())
         };
         self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
         self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
+        self.metrics.invalid(Kind::FleetRollout, rollouts.filter(|it| invalid(&it.conditions)).count());
     }
 }
 
@@ -623,6 +636,22 @@ fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
         () if status.says_open() => GateState::Open,
         () if is_true(&status.conditions, STALLED) => GateState::Stalled,
         () => GateState::Closed,
+    }
+}
+
+fn rollout_state(status: Option<&FleetRolloutStatus>) -> RolloutState {
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let held = [Reason::GatePaused, Reason::OutsideWindow, Reason::Frozen, Reason::FreezesUnavailable];
+    let waits_for = |reasons: &[Reason]| {
+        let ready = find(conditions, READY);
+        ready.is_some_and(|ready| reasons.iter().any(|reason| ready.reason == reason.name()))
+    };
+    match () {
+        () if is_true(conditions, STALLED) => RolloutState::Stalled,
+        () if is_true(conditions, READY) => RolloutState::RolledOut,
+        () if waits_for(&held) => RolloutState::Held,
+        () if waits_for(&[Reason::NotWritten]) => RolloutState::NotWritten,
+        () => RolloutState::RollingOut,
     }
 }
 

@@ -91,7 +91,9 @@ fn would_be<'a>(
     let free = |cluster: &&&str| !taken.contains(**cluster);
     let in_order = |mut clusters: Vec<&'a str>| {
         if can_start {
-            clusters.sort_by_cached_key(|cluster| ((input.order)(cluster), *cluster));
+            clusters.sort_by_cached_key(|cluster| {
+                ((input.is_excused)(cluster), (input.order)(cluster), *cluster)
+            });
         }
         clusters
     };

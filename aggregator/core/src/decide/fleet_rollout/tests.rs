@@ -27,6 +27,7 @@ struct Fleet {
     gates: BTreeMap<usize, (Vec<String>, Stand)>,
     admitted: BTreeMap<String, String>,
     settled: BTreeSet<String>,
+    excused: BTreeSet<String>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
@@ -65,6 +66,7 @@ impl Fleet {
             gates: BTreeMap::new(),
             admitted: BTreeMap::new(),
             settled: BTreeSet::new(),
+            excused: BTreeSet::new(),
             status: None,
             obstacle: None,
             hold: None,
@@ -109,6 +111,7 @@ impl Fleet {
             rest: Ok(&rest),
             // By name.
             order: &|_| Fingerprint::NONE,
+            is_excused: &|cluster| self.excused.contains(cluster),
             is_admitted: &is_admitted,
             last_healthy: Some("r0"),
             moment: NOW,
@@ -313,6 +316,29 @@ fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
     fleet.gates.get_mut(&0).unwrap().0.pop();
     fleet.status = None;
     assert_eq!((fleet.step(), fleet.step()), (String::new(), "admit 0 A a".into()));
+}
+
+#[rstest]
+#[case::nobody(&["one: 2", "two: 100%"], "", "start 0 a b, admit 0 a b", "start 1 c d e, admit 1 c d e")]
+#[case::the_first(&["one: 2", "two: 100%"], "a", "start 0 b c, admit 0 b c", "start 1 d e a, admit 1 d e a")]
+#[case::of_a_share(&["one: 40%", "two: 100%"], "a d", "start 0 b c, admit 0 b c", "start 1 e a d, admit 1 e a d")]
+#[case::more_than_others_there_are(&["one: 2", "two: 100%"], "b c d e", "start 0 a b, admit 0 a b", "start 1 c d e, admit 1 c d e")]
+#[case::by_name(&["one: =e a", "two: 100%"], "a", "start 0 e a, admit 0 e a", "start 1 b c d, admit 1 b c d")]
+fn waves_take_those_that_are_excused_last(
+    #[case] waves: &[&str],
+    #[case] excused: &str,
+    #[case] first: &str,
+    #[case] second: &str,
+) {
+    let rest = if waves[0].contains('=') { "b c d" } else { "a b c d e" };
+    let mut fleet = Fleet::new(waves, rest);
+    fleet.excused = names(excused).into_iter().collect();
+    assert_eq!(fleet.run(), first);
+    // Whose excuse ends then goes with the wave that it has.
+    fleet.excused.clear();
+    assert_eq!(fleet.run(), "");
+    fleet.excused = names(excused).into_iter().collect();
+    assert_eq!(fleet.set(0, Stand::Open).run(), second);
 }
 
 #[test]
