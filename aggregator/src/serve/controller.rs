@@ -15,10 +15,8 @@ use futures::stream::{BoxStream, FuturesUnordered, StreamExt, select_all};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
-use statusbridge_api::{
-    FleetPackageSpec, FleetRolloutSpec, FleetRolloutStatus, Reason, RolloutGateSpec, RolloutGateStatus,
-};
+use statusbridge_api::conditions::{READY, find};
+use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{
     Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
@@ -53,10 +51,11 @@ use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, owned, placements};
-use crate::metrics::{GateState, Metrics, Poll, RolloutState, WriteResult};
+use crate::metrics::{Metrics, Poll, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
+use crate::serve::states::{gate_state, rollout_state};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
 const PROFILES_AT_ONCE: usize = 256;
@@ -626,33 +625,6 @@ fn planned(feeds: &Feeds) -> Vec<Planned> {
         asked: feed.asker.is_some(),
     };
     feeds.iter().map(one).collect()
-}
-
-fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
-    let Some(status) = status else { return GateState::Closed };
-    let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
-    match () {
-        () if by_hand => GateState::Overridden,
-        () if status.says_open() => GateState::Open,
-        () if is_true(&status.conditions, STALLED) => GateState::Stalled,
-        () => GateState::Closed,
-    }
-}
-
-fn rollout_state(status: Option<&FleetRolloutStatus>) -> RolloutState {
-    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let held = [Reason::GatePaused, Reason::OutsideWindow, Reason::Frozen, Reason::FreezesUnavailable];
-    let waits_for = |reasons: &[Reason]| {
-        let ready = find(conditions, READY);
-        ready.is_some_and(|ready| reasons.iter().any(|reason| ready.reason == reason.name()))
-    };
-    match () {
-        () if is_true(conditions, STALLED) => RolloutState::Stalled,
-        () if is_true(conditions, READY) => RolloutState::RolledOut,
-        () if waits_for(&held) => RolloutState::Held,
-        () if waits_for(&[Reason::NotWritten]) => RolloutState::NotWritten,
-        () => RolloutState::RollingOut,
-    }
 }
 
 /// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or
