@@ -14,7 +14,7 @@ use statusbridge_dashboards::{Files, Values, queries, render};
 const BOARDS: [&str; 4] = ["bridge.json", "cluster.json", "fleet.json", "package.json"];
 
 /// Metrics of our programs about themselves, with their labels. tests/tests/dashboards.rs sees them for real.
-const OWN: [(&str, &[&str]); 43] = [
+const OWN: [(&str, &[&str]); 44] = [
     ("statusbridge_aggregator_clusters", &[]),
     ("statusbridge_aggregator_evidence_age_seconds", &["quantile"]),
     ("statusbridge_aggregator_gates", &["state"]),
