@@ -150,6 +150,22 @@ label_values! {
     }
 }
 
+label_values! {
+    /// How far a FleetRollout is, for counting: each is one of these.
+    RolloutState {
+        /// Its waves go on, or wait for their gates; or it has not been judged yet.
+        RollingOut = "rolling_out",
+        /// The revision was rolled out to all waves.
+        RolledOut = "rolled_out",
+        /// Paused, outside its windows or frozen.
+        Held = "held",
+        /// The hub does not take what was decided.
+        NotWritten = "not_written",
+        /// Only a person or a new spec can change it.
+        Stalled = "stalled",
+    }
+}
+
 /// Which ages are shown; the last is the greatest.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("1", 1.0)];
 
@@ -186,6 +202,7 @@ pub struct Metrics {
     writes: Family<[Label; 2], Counter>,
     heartbeats: By<Counter>,
     gates: By<Gauge>,
+    rollouts: By<Gauge>,
     unclosed: Family<[(&'static str, String); 2], Gauge>,
     foreign: By<Counter>,
     queue: Gauge,
@@ -219,6 +236,12 @@ impl Metrics {
         own.register("hub_writes", WRITES, it.writes.clone());
         own.register("heartbeats", "Renewals of the heartbeat", it.heartbeats.clone());
         own.register("gates", "Rollout gates by state; an overridden one may be closed", it.gates.clone());
+        own.register(
+            "rollouts",
+            "FleetRollouts by state: rolling_out; rolled_out, to all waves; held, paused, outside its windows or frozen; \
+             not_written, as the hub does not take what was decided; stalled, until a person changes it",
+            it.rollouts.clone(),
+        );
         own.register(
             "unclosed_gate",
             "1 for each gate that is open in the hub, has to be closed and could not be; the first 500",
@@ -341,12 +364,13 @@ impl Metrics {
     fn stand_by(&self) {
         self.found(0, 0, None);
         self.gates([]);
+        self.rollouts([]);
         self.unclosed(&BTreeSet::new());
         self.queued(0);
         self.ages(Vec::new());
         self.discovered(0, 0);
         self.messages_waiting.clear();
-        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+        for kind in [Kind::FleetPackage, Kind::FleetRollout, Kind::RolloutGate] {
             self.invalid(kind, 0);
         }
     }
@@ -418,13 +442,14 @@ impl Metrics {
 
     /// What all gates are.
     pub fn gates(&self, states: impl IntoIterator<Item = GateState>) {
-        let mut counts = [0; GateState::ALL.len()];
-        for state in states {
-            if let Some(count) = counts.get_mut(state as usize) {
-                *count += 1;
-            }
-        }
+        let counts: [_; GateState::ALL.len()] = count(states.into_iter().map(|state| state as usize));
         set_states(&self.gates, GateState::ALL.iter().map(|state| state.name()).zip(counts));
+    }
+
+    /// How far all FleetRollouts are.
+    pub fn rollouts(&self, states: impl IntoIterator<Item = RolloutState>) {
+        let counts: [_; RolloutState::ALL.len()] = count(states.into_iter().map(|state| state as usize));
+        set_states(&self.rollouts, RolloutState::ALL.iter().map(|state| state.name()).zip(counts));
     }
 
     /// Somebody else wrote so many statuses of this kind.
@@ -499,6 +524,17 @@ fn begin(outcomes: &By<Counter>) {
     }
 }
 
+/// How often each number comes.
+fn count<const N: usize>(numbers: impl Iterator<Item = usize>) -> [usize; N] {
+    let mut counts = [0; N];
+    for number in numbers {
+        if let Some(count) = counts.get_mut(number) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
 /// Says how many are in each state.
 fn set_states(gauges: &By<Gauge>, counts: impl IntoIterator<Item = (&'static str, usize)>) {
     for (state, count) in counts {
@@ -537,7 +573,9 @@ mod tests {
         metrics.found(2, 1, Some(5.0));
         metrics.ages(vec![3.0, 1.0, 2.0]);
         metrics.gates([GateState::Open, GateState::Stalled, GateState::Open]);
+        metrics.rollouts([RolloutState::RolledOut, RolloutState::Stalled, RolloutState::RolledOut]);
         metrics.invalid(Kind::RolloutGate, 1);
+        metrics.invalid(Kind::FleetRollout, 2);
         metrics.queued(9);
         metrics.beat(true);
         metrics.renewed(false);
@@ -550,6 +588,9 @@ mod tests {
             ("gates{state=\"open\"}", "2"),
             ("gates{state=\"closed\"}", "0"),
             ("gates{state=\"stalled\"}", "1"),
+            ("rollouts{state=\"rolled_out\"}", "2"),
+            ("rollouts{state=\"rolling_out\"}", "0"),
+            ("invalid_objects{kind=\"FleetRollout\"}", "2"),
             ("evidence_age_seconds{quantile=\"0.5\"}", "2.0"),
             ("evidence_age_seconds{quantile=\"1\"}", "3.0"),
             ("clusters", "3"),
@@ -562,6 +603,7 @@ mod tests {
         metrics.leads(false);
         let standing_by = series(&metrics);
         assert_eq!(standing_by["statusbridge_aggregator_gates{state=\"open\"}"], "0");
+        assert_eq!(standing_by["statusbridge_aggregator_rollouts{state=\"stalled\"}"], "0");
         assert_eq!(standing_by["statusbridge_aggregator_clusters"], "0");
         assert_eq!(standing_by["statusbridge_aggregator_polls_total{result=\"success\"}"], "1");
     }

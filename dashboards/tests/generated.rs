@@ -14,10 +14,11 @@ use statusbridge_dashboards::{Files, Values, queries, render};
 const BOARDS: [&str; 4] = ["bridge.json", "cluster.json", "fleet.json", "package.json"];
 
 /// Metrics of our programs about themselves, with their labels. tests/tests/dashboards.rs sees them for real.
-const OWN: [(&str, &[&str]); 43] = [
+const OWN: [(&str, &[&str]); 44] = [
     ("statusbridge_aggregator_clusters", &[]),
     ("statusbridge_aggregator_evidence_age_seconds", &["quantile"]),
     ("statusbridge_aggregator_gates", &["state"]),
+    ("statusbridge_aggregator_rollouts", &["state"]),
     ("statusbridge_aggregator_heartbeats_total", &["result"]),
     ("statusbridge_aggregator_hub_writes_total", &["kind", "result"]),
     ("statusbridge_aggregator_is_leader", &[]),
@@ -370,7 +371,7 @@ fn every_alert_says_how_bad_it_is_and_where_to_read_on() {
         assert!(headings.contains(anchor), "docs/troubleshooting.md has no section {name}");
         alerts += 1;
     }
-    assert_eq!(alerts, 17);
+    assert_eq!(alerts, 18);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Events (`events.k8s.io/v1`) of FleetPackages and gates: one for each change of a verdict.
+//! Events (`events.k8s.io/v1`) of FleetPackages, gates and FleetRollouts: one for each change of a verdict.
 //!
 //! ```text
 //!   controller, sweeper ──change──> turns of namespaces ──limits──> create ──> written, or known: it was written before

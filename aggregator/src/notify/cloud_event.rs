@@ -47,18 +47,24 @@ fn payload(message: &Message) -> Value {
     let (subject_type, predicate) = match (message.about, message.outcome) {
         (About::RolloutGate, Outcome::Started) => ("taskRun", "taskrun.started"),
         (About::RolloutGate, _) => ("taskRun", "taskrun.finished"),
-        (About::FleetPackage, Outcome::Started) => ("pipelineRun", "pipelinerun.started"),
-        (About::FleetPackage, _) => ("pipelineRun", "pipelinerun.finished"),
+        (About::FleetPackage | About::FleetRollout, Outcome::Started) => {
+            ("pipelineRun", "pipelinerun.started")
+        }
+        (About::FleetPackage | About::FleetRollout, _) => ("pipelineRun", "pipelinerun.finished"),
     };
     let kind = format!("dev.cdevents.{predicate}.{EVENT}");
     let source = format!("/statusbridge/{namespace}");
     let run = format!("{subject}/{}", message.revision);
     let mut content = match message.about {
-        About::RolloutGate => json!({
-            "taskName": name,
-            "pipelineRun": {"id": format!("FleetPackage/{namespace}/{}/{}", message.fleet_package, message.revision), "source": source},
-        }),
-        About::FleetPackage => json!({"pipelineName": name}),
+        About::RolloutGate => {
+            let (about, of) = match &message.fleet_rollout {
+                Some(rollout) => (About::FleetRollout, rollout),
+                None => (About::FleetPackage, &message.fleet_package),
+            };
+            let id = format!("{}/{namespace}/{of}/{}", about.kind(), message.revision);
+            json!({"taskName": name, "pipelineRun": {"id": id, "source": source}})
+        }
+        About::FleetPackage | About::FleetRollout => json!({"pipelineName": name}),
     };
     let result = match message.outcome {
         Outcome::Started => None,
@@ -94,6 +100,7 @@ fn payload(message: &Message) -> Value {
                 "namespace": namespace,
                 "name": name,
                 "fleetPackage": message.fleet_package,
+                "fleetRollout": message.fleet_rollout,
                 "package": message.package,
                 "revision": message.revision,
                 "commit": message.commit.as_ref().map(|commit| &commit.sha),
@@ -141,7 +148,7 @@ mod tests {
     #[test]
     fn each_outcome_of_each_kind_has_its_event() {
         let mut all = Vec::new();
-        for about in [About::RolloutGate, About::FleetPackage] {
+        for about in [About::RolloutGate, About::FleetPackage, About::FleetRollout] {
             for outcome in [Outcome::Started, Outcome::Succeeded, Outcome::Failed] {
                 let payload = payload(&Message { about, ..message(outcome, 1) });
                 let outcome = &payload["data"]["subject"]["content"]["outcome"];
@@ -155,6 +162,21 @@ mod tests {
         dev.cdevents.pipelinerun.started.0.2.0 null
         dev.cdevents.pipelinerun.finished.0.2.0 "success"
         dev.cdevents.pipelinerun.finished.0.2.0 "failure"
+        dev.cdevents.pipelinerun.started.0.2.0 null
+        dev.cdevents.pipelinerun.finished.0.2.0 "success"
+        dev.cdevents.pipelinerun.finished.0.2.0 "failure"
         "#);
+    }
+
+    #[test]
+    fn a_wave_of_a_rollout_is_a_task_of_that_run() {
+        let rollout = Some("payments".to_owned());
+        let wave = Message { fleet_rollout: rollout.clone(), ..message(Outcome::Started, 1) };
+        let (name, about) = ("payments".to_owned(), About::FleetRollout);
+        let run = payload(&Message { about, name, ..wave.clone() });
+        let wave = payload(&wave);
+        assert_eq!(wave["data"]["subject"]["content"]["pipelineRun"]["id"], run["data"]["subject"]["id"]);
+        assert_eq!(run["data"]["subject"]["content"], json!({"pipelineName": "payments"}));
+        assert_eq!(run["data"]["customData"]["fleetRollout"], "payments");
     }
 }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use super::super::message::About;
 use super::super::message::tests::message;
 use super::super::settings::tests::sink;
 use super::*;
@@ -269,6 +270,20 @@ async fn github_gets_one_deployment_whichever_answer_is_lost(#[case] loses: usiz
         count(&format!("GET /base/repos/acme/fleet/deployments?{question}")),
         if loses == 0 || loses == 1 { 1 } else { 2 }
     );
+}
+
+#[tokio::test]
+async fn a_rollout_has_a_deployment_of_its_own_beside_that_of_its_package() {
+    let (github, file) = (github(0).await, secret_file("token"));
+    let fields = format!(
+        "to: github, namespaces: [fleet], repository: acme/fleet, tokenFile: \"{}\"",
+        file.path().display()
+    );
+    let (name, about) = ("payments".to_owned(), About::FleetRollout);
+    let message = Message { about, name, ..message(Outcome::Succeeded, 1) };
+    assert_eq!(github.tell(&fields, &message).await, Some("sent"));
+    assert_eq!(github.asked(0).body["context"], "statusbridge/fleet/payments/rollout");
+    assert!(github.lines()[1].contains("environment=payments%2Frollout&"), "{:?}", github.lines());
 }
 
 #[rstest]

@@ -34,7 +34,7 @@ pub(super) async fn tell(
     if !forge.deployments {
         return Ok(());
     }
-    let environment = forge.environment(message);
+    let environment: &str = &forge.environment(message);
     // Only the answer may have been lost.
     let query = [("sha", commit.sha.as_str()), ("environment", environment), ("per_page", "1")];
     let request_for = request(http, forge, Method::GET, &within(&["deployments"]), &query).await?;
@@ -74,7 +74,7 @@ fn commit_status(message: &Message) -> Value {
     };
     json!({
         "state": state,
-        "context": format!("statusbridge/{}/{}", message.namespace, message.name),
+        "context": format!("statusbridge/{}/{}", message.namespace, message.label()),
         "description": message.line(MOST_DESCRIPTION),
     })
 }

@@ -33,7 +33,7 @@ pub(super) async fn tell(
     if !forge.deployments {
         return Ok(());
     }
-    let environment = forge.environment(message);
+    let environment: &str = &forge.environment(message);
     let path = [&project[..], &["deployments"]].concat();
     let query = [("environment", environment), ("order_by", "id"), ("sort", "desc"), ("per_page", "20")];
     let newest = send(http.authorized(&forge.token_file, Method::GET, &path, &query).await?).await?;
@@ -97,7 +97,7 @@ const fn state(outcome: Outcome) -> &'static str {
 fn commit_status(message: &Message) -> Value {
     json!({
         "state": state(message.outcome),
-        "name": format!("statusbridge/{}/{}", message.namespace, message.name),
+        "name": format!("statusbridge/{}/{}", message.namespace, message.label()),
         "description": message.line(MOST_DESCRIPTION),
     })
 }

@@ -19,6 +19,8 @@ pub(crate) enum About {
     RolloutGate,
     /// A package in all of its clusters.
     FleetPackage,
+    /// All waves of a package.
+    FleetRollout,
 }
 
 impl About {
@@ -27,6 +29,7 @@ impl About {
         match self {
             Self::RolloutGate => Kind::RolloutGate.name(),
             Self::FleetPackage => Kind::FleetPackage.name(),
+            Self::FleetRollout => Kind::FleetRollout.name(),
         }
     }
 }
@@ -45,6 +48,8 @@ pub(crate) struct Message {
     pub(super) name: String,
     /// Name of the FleetPackage.
     pub(super) fleet_package: String,
+    /// Name of the FleetRollout that it is, or of which it is a wave.
+    pub(super) fleet_rollout: Option<String>,
     /// What the FleetPackage reports, where that is known.
     pub(super) package: Option<PackageRef>,
     pub(super) revision: String,
@@ -57,11 +62,13 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// What is to be told of an object, if it has an outcome. `package` is its FleetPackage, `name` the name of that.
+    /// What is to be told of an object, if it has an outcome. `package` is its FleetPackage, `name` the name of that, and
+    /// `rollout` the name of its FleetRollout.
     pub(crate) fn new(
         about: About,
         version: &Version,
         (name, package): (&str, Option<&PackageObject>),
+        rollout: Option<&str>,
         report: &Report,
     ) -> Option<Self> {
         let (outcome, revision) = (report.outcome?, report.revision.as_ref()?);
@@ -75,6 +82,7 @@ impl Message {
             namespace: version.key.namespace.clone(),
             name: version.key.name.clone(),
             fleet_package: name.to_owned(),
+            fleet_rollout: rollout.map(str::to_owned),
             package: package.and_then(|it| it.spec.as_ref().ok()).map(|spec| spec.package.clone()),
             commit: commit(revision, trace.unwrap_or_default()),
             revision: beginning(revision, MOST_REVISION).to_owned(),
@@ -83,6 +91,14 @@ impl Message {
             text: beginning(&report.condition.message, MOST_TEXT).to_owned(),
             healthy: report.healthy,
         })
+    }
+
+    /// By which a forge tells it from others of its namespace. Most FleetRollouts are called like their FleetPackage.
+    pub(super) fn label(&self) -> String {
+        match self.about {
+            About::RolloutGate | About::FleetPackage => self.name.clone(),
+            About::FleetRollout => format!("{}/rollout", self.name),
+        }
     }
 
     /// In a line of at most so many characters.
@@ -115,6 +131,7 @@ pub(super) mod tests {
             namespace: "fleet".to_owned(),
             name: "payments-wave-1".to_owned(),
             fleet_package: "payments".to_owned(),
+            fleet_rollout: None,
             package: Some(PackageRef {
                 source: "flux-kustomization".to_owned(),
                 namespace: Some("flux-system".to_owned()),

@@ -63,14 +63,14 @@ pub(super) struct Forge {
     pub(super) token_file: PathBuf,
     pub(super) deployments: bool,
     pub(super) commit_statuses: bool,
-    /// Left out: the name of the gate or FleetPackage.
+    /// Left out: that of each object.
     pub(super) environment: Option<String>,
 }
 
 impl Forge {
     /// The environment that a message is about.
-    pub(super) fn environment<'a>(&'a self, message: &'a Message) -> &'a str {
-        self.environment.as_deref().unwrap_or(&message.name)
+    pub(super) fn environment(&self, message: &Message) -> String {
+        self.environment.clone().unwrap_or_else(|| message.label())
     }
 }
 
@@ -106,7 +106,7 @@ struct Entry {
 }
 
 fn everything() -> Vec<About> {
-    vec![About::RolloutGate, About::FleetPackage]
+    vec![About::RolloutGate, About::FleetPackage, About::FleetRollout]
 }
 
 /// A field without a value is not one that is left out.
@@ -351,7 +351,7 @@ pub(super) mod tests {
     #[case::the_namespace("namespaces: [\"flee*\"]", true)]
     #[case::another_namespace("namespaces: [team-a]", false)]
     #[case::the_kind("kinds: [RolloutGate]", true)]
-    #[case::another_kind("kinds: [FleetPackage]", false)]
+    #[case::another_kind("kinds: [FleetPackage, FleetRollout]", false)]
     fn who_is_told_of_what(#[case] fields: &str, #[case] expected: bool) {
         let comma = if fields.is_empty() { "" } else { ", " };
         let sink = sink(&format!("[{{name: a, to: webhook, url: \"http://a\"{comma}{fields}}}]"));

@@ -15,8 +15,8 @@ use futures::stream::{BoxStream, FuturesUnordered, StreamExt, select_all};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
-use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::conditions::{READY, find};
+use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{
     Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
@@ -51,10 +51,11 @@ use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, owned, placements};
-use crate::metrics::{GateState, Metrics, Poll, WriteResult};
+use crate::metrics::{Metrics, Poll, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
+use crate::serve::states::{gate_state, rollout_state};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
 const PROFILES_AT_ONCE: usize = 256;
@@ -548,15 +549,23 @@ impl Controller {
         }
         let notifier = self.notifier.as_ref().filter(|notifier| what.outcome && notifier.has_sinks());
         if let Some(notifier) = notifier {
-            let (about, package) = match kind {
-                Kind::RolloutGate => (About::RolloutGate, state.gates.get(key).and_then(GateObject::package)),
-                // Its gates tell of each wave, and its package of the whole.
-                Kind::FleetRollout => return,
-                _ => (About::FleetPackage, Some(key.clone())),
+            let (about, package, rollout) = match kind {
+                Kind::RolloutGate => {
+                    let gate = state.gates.get(key);
+                    let rollout = gate.and_then(HubObject::belongs_to);
+                    (About::RolloutGate, gate.and_then(GateObject::package), rollout)
+                }
+                Kind::FleetRollout => {
+                    let spec = state.rollouts.get(key).and_then(|rollout| rollout.spec.as_ref().ok());
+                    let package = spec.map(|spec| key.beside(&spec.fleet_package_ref.name));
+                    (About::FleetRollout, package, Some(key.clone()))
+                }
+                _ => (About::FleetPackage, Some(key.clone()), None),
             };
             let package = package.unwrap_or_else(|| key.beside(""));
             let of = (package.name.as_str(), state.packages.get(&package));
-            if let Some(notice) = Notice::new(about, &version, of, &now) {
+            let rollout = rollout.as_ref().map(|rollout| rollout.name.as_str());
+            if let Some(notice) = Notice::new(about, &version, of, rollout, &now) {
                 notifier.tell(&notice);
             }
         }
@@ -590,11 +599,14 @@ impl Controller {
         let gates = || state.gates.iter().filter_map(|gate| gate.status.as_ref());
         self.metrics.gates(state.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
         let packages = state.packages.iter().filter_map(|package| package.status.as_ref());
+        let rollouts = state.rollouts.iter().filter_map(|rollout| rollout.status.as_ref());
+        self.metrics.rollouts(state.rollouts.iter().map(|rollout| rollout_state(rollout.status.as_ref())));
         let invalid = |conditions| {
             find(conditions, READY).is_some_and(|ready| ready.reason == Reason::InvalidSpec.name())
         };
         self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
         self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
+        self.metrics.invalid(Kind::FleetRollout, rollouts.filter(|it| invalid(&it.conditions)).count());
     }
 }
 
@@ -613,17 +625,6 @@ fn planned(feeds: &Feeds) -> Vec<Planned> {
         asked: feed.asker.is_some(),
     };
     feeds.iter().map(one).collect()
-}
-
-fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
-    let Some(status) = status else { return GateState::Closed };
-    let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
-    match () {
-        () if by_hand => GateState::Overridden,
-        () if status.says_open() => GateState::Open,
-        () if is_true(&status.conditions, STALLED) => GateState::Stalled,
-        () => GateState::Closed,
-    }
 }
 
 /// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or

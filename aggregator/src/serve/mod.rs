@@ -7,6 +7,7 @@ pub mod config;
 pub mod controller;
 pub mod desk;
 pub mod server;
+mod states;
 mod ui;
 
 pub use commands::{ServeArgs, SweepArgs, crds, serve, sweep};

@@ -131,7 +131,7 @@ pub struct WaveClusters {
     /// Those whose ClusterProfile has these labels.
     pub selector: Option<LabelSelector>,
     /// So many of the rest: of the FleetPackage's clusters, those that no wave names or selects and no earlier wave has
-    /// taken. They come in an order that stays the same while clusters come and go.
+    /// taken. They come in an order that stays the same while clusters come and go, those that are excused last.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub count: Option<i64>,
     /// Such a share of the rest, rounded up: `100%` for all that are left.

@@ -50,8 +50,11 @@ pub struct Input<'a> {
     pub waves: &'a [Wave<'a>],
     /// The FleetPackage's clusters that no wave names or selects, or why they are not known.
     pub rest: Result<&'a [&'a str], Obstacle>,
-    /// The place of a cluster in the order in which clusters are admitted.
+    /// The place of a cluster in the order in which clusters are admitted, before all that are excused.
     pub order: &'a dyn Fn(&str) -> Fingerprint,
+    /// Whether a cluster need not be healthy now: a wave of few clusters with too few of the others would wait for its excuse
+    /// to end.
+    pub is_excused: &'a dyn Fn(&str) -> bool,
     /// Whether a cluster may have the revision.
     pub is_admitted: &'a dyn Fn(&str) -> bool,
     /// The revision at which the FleetPackage was last Ready.

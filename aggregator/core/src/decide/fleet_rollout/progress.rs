@@ -89,7 +89,9 @@ fn would_be<'a>(
 ) -> Result<Vec<&'a str>, Obstacle> {
     let in_order = |clusters: &mut [&'a str]| {
         if can_start {
-            clusters.sort_by_cached_key(|cluster| ((input.order)(cluster), *cluster));
+            clusters.sort_by_cached_key(|cluster| {
+                ((input.is_excused)(cluster), (input.order)(cluster), *cluster)
+            });
         }
     };
     if let Some(explicit) = &wave.explicit {

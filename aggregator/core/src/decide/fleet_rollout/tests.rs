@@ -30,6 +30,7 @@ struct Fleet {
     admitted: BTreeMap<String, String>,
     settled: BTreeSet<String>,
     unseen: BTreeSet<String>,
+    excused: BTreeSet<String>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
@@ -69,6 +70,7 @@ impl Fleet {
             admitted: BTreeMap::new(),
             settled: BTreeSet::new(),
             unseen: BTreeSet::new(),
+            excused: BTreeSet::new(),
             status: None,
             obstacle: None,
             hold: None,
@@ -122,6 +124,7 @@ impl Fleet {
             rest: Ok(&rest),
             // By name.
             order: &|_| Fingerprint::NONE,
+            is_excused: &|cluster| self.excused.contains(cluster),
             is_admitted: &is_admitted,
             last_healthy: Some("r0"),
             moment: NOW,
@@ -359,6 +362,29 @@ fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
     fleet.status = None;
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "RollingOut"));
     assert_eq!(told(&fleet, 0), Some(mark(["a", "A"])));
+}
+
+#[rstest]
+#[case::nobody(&["one: 2", "two: 100%"], "", "start 0 a b, admit 0 a b", "start 1 c d e, admit 1 c d e")]
+#[case::the_first(&["one: 2", "two: 100%"], "a", "start 0 b c, admit 0 b c", "start 1 d e a, admit 1 d e a")]
+#[case::of_a_share(&["one: 40%", "two: 100%"], "a d", "start 0 b c, admit 0 b c", "start 1 e a d, admit 1 e a d")]
+#[case::more_than_others_there_are(&["one: 2", "two: 100%"], "b c d e", "start 0 a b, admit 0 a b", "start 1 c d e, admit 1 c d e")]
+#[case::by_name(&["one: =e a", "two: 100%"], "a", "start 0 e a, admit 0 e a", "start 1 b c d, admit 1 b c d")]
+fn waves_take_those_that_are_excused_last(
+    #[case] waves: &[&str],
+    #[case] excused: &str,
+    #[case] first: &str,
+    #[case] second: &str,
+) {
+    let rest = if waves[0].contains('=') { "b c d" } else { "a b c d e" };
+    let mut fleet = Fleet::new(waves, rest);
+    fleet.excused = names(excused).into_iter().collect();
+    assert_eq!(fleet.run(), first);
+    // Whose excuse ends then goes with the wave that it has.
+    fleet.excused.clear();
+    assert_eq!(fleet.run(), "");
+    fleet.excused = names(excused).into_iter().collect();
+    assert_eq!(fleet.set(0, Stand::Open).run(), second);
 }
 
 #[test]

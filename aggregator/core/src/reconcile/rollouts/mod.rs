@@ -34,6 +34,7 @@ use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content, label};
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
 use super::targets::Named;
+use crate::decide::excused::Excuses;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
 use crate::decide::hold::{Standing, held};
@@ -248,6 +249,11 @@ impl World<'_> {
         };
         let tenancy = grant.mark();
         let previous = object.status.as_ref().filter(|status| carries_over(&tenancy, &status.tenancy));
+        // After a restart, what was said of this very spec stands until the revision was read again.
+        let is_unread = wanted.as_ref().is_err_and(|obstacle| obstacle.reason == Reason::Pending);
+        if is_unread && previous.is_some_and(|it| it.observed_generation == Some(object.generation)) {
+            return Work::Nothing;
+        }
         let revision = wanted.as_deref().map_err(Clone::clone);
         let choose = |clusters: &ClusterSet| match package {
             Some((_, spec)) => self.sources(&grant).name(&spec.package, clusters),
@@ -264,6 +270,7 @@ impl World<'_> {
         let rest = all.as_ref().map_or(Ok(Vec::new()), |(all, spec)| {
             known(all)?;
             self.all_report(&spec.clusters)?;
+            chosen.iter().flatten().try_for_each(known)?;
             let names = all.clusters.iter().map(String::as_str);
             Ok(names.filter(|cluster| !claimed.contains(cluster)).collect())
         });
@@ -298,6 +305,8 @@ impl World<'_> {
         let package_key = package_ref.map(crate::fleet::key).unwrap_or_default();
         // At random, but always the same for the same package, whichever other clusters there are.
         let order = |cluster: &str| Fingerprint::of(&format!("{package_key} {cluster}"));
+        let excuses = package.map_or_else(Excuses::none, |(_, spec)| self.excuses(spec));
+        let is_excused = |cluster: &str| excuses.reason(cluster).is_some();
         let is_admitted = |cluster: &str| parts.is_admitted(cluster, wanted.as_deref().ok());
         let input = decide::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
@@ -314,6 +323,7 @@ impl World<'_> {
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
             order: &order,
+            is_excused: &is_excused,
             is_admitted: &is_admitted,
             last_healthy: package
                 .and_then(|(package, _)| package.status.as_ref()?.last_healthy_revision.as_deref()),
@@ -614,3 +624,6 @@ impl Changes<'_> {
         record.add(&self.object.key, &spec.fleet_package_ref.name, admitted.collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! FleetRollouts through the reconciler, against a hub of a few lines.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use statusbridge_contract::Fingerprint;
+
+use crate::fleet::{Fleet, FleetSettings};
+use crate::reconcile::command::{Answer, Command, Head, Listing, Which};
+use crate::reconcile::feeds::{Planned, Polled};
+use crate::reconcile::holds::Holds;
+use crate::reconcile::judging::Judges;
+use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::owned::{Change, OwnedWrite};
+use crate::reconcile::profiles::{News, Settings};
+use crate::reconcile::reconciler::Reconciler;
+use crate::reconcile::references;
+use crate::reconcile::state::{Rules, State};
+use crate::reconcile::store::{Event, Key, Kind, Version};
+use crate::testing::{Exposition, healthy, kept, tell};
+use crate::time::{Now, Seconds};
+
+const START: Seconds = 1_800_000_000.0;
+/// Nothing leads to more than that.
+const MOST_TURNS: usize = 500;
+const KINDS: [Kind; 4] = [Kind::FleetPackage, Kind::RolloutGate, Kind::FleetRollout, Kind::FleetRolloutSlice];
+
+fn key(name: &str) -> Key {
+    Key { namespace: "fleet".into(), name: name.into() }
+}
+
+fn object(value: &Value) -> LazyObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// The reconciler, and a hub that takes all that it writes.
+struct Hub {
+    reconciler: Reconciler,
+    objects: BTreeMap<(Kind, String), Value>,
+    versions: u64,
+    epoch: i64,
+    t: Seconds,
+}
+
+impl Hub {
+    /// The FleetPackage `p` in these clusters and more of its spec, and the FleetRollout `roll` with these waves.
+    fn new(clusters: &[&str], package: Value, waves: Value) -> Self {
+        let fleet = || Fleet::new(FleetSettings::default());
+        let mut hub = Self {
+            reconciler: Reconciler::new(
+                State::new(fleet(), Settings::default(), Rules::default(), 0),
+                Judges::default(),
+                None,
+            ),
+            objects: BTreeMap::new(),
+            versions: 0,
+            epoch: 0,
+            t: START,
+        };
+        let mut spec = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"},
+            "clusters": {"names": clusters}, "staleAfter": "1h"});
+        spec.as_object_mut().unwrap().extend(package.as_object().unwrap().clone());
+        let object = |name: &str, spec: Value| {
+            json!({"metadata": {"namespace": "fleet", "name": name, "uid": name, "generation": 1,
+                "resourceVersion": "0"}, "spec": spec})
+        };
+        hub.objects.insert((Kind::FleetPackage, "p".into()), object("p", spec));
+        let spec = json!({"fleetPackageRef": {"name": "p"}, "waves": waves});
+        hub.objects.insert((Kind::FleetRollout, "roll".into()), object("roll", spec));
+        hub.leads();
+        hub
+    }
+
+    fn now(&self) -> Now {
+        Now { wall: self.t, passed: Duration::from_secs_f64(self.t - START) }
+    }
+
+    /// Another process leads, which has read all objects of the hub, and nothing else.
+    fn leads(&mut self) {
+        self.epoch += 1;
+        let fleet = || Fleet::new(FleetSettings::default());
+        let mut state = State::new(fleet(), Settings::default(), Rules::default(), self.epoch);
+        state.holds = Holds::none();
+        self.reconciler = Reconciler::new(state, Judges::default(), None);
+        self.reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
+        let now = self.now();
+        for of in KINDS {
+            let all = self.objects.iter().filter(|((kind, _), _)| *kind == of);
+            let all: Vec<_> = all.map(|(_, it)| Event::InitApply(object(it))).collect();
+            for event in [Event::Init].into_iter().chain(all).chain([Event::InitDone]) {
+                self.reconciler.heard(of, event, now);
+            }
+        }
+    }
+
+    /// The hub has another version of an object.
+    fn takes(&mut self, kind: Kind, name: &str, change: impl FnOnce(&mut Value)) -> Answer {
+        self.versions += 1;
+        let fresh =
+            || json!({"metadata": {"namespace": "fleet", "name": name, "uid": name, "generation": 0}});
+        let it = self.objects.entry((kind, name.to_owned())).or_insert_with(fresh);
+        change(it);
+        it["metadata"]["resourceVersion"] = json!(self.versions.to_string());
+        Answer::Done(Box::new(object(it)))
+    }
+
+    fn takes_owned(&mut self, write: &OwnedWrite) -> Answer {
+        let (name, content) = match &write.change {
+            Change::Create(name, content) => (name, content),
+            Change::Update(version, content) => (&version.key.name, content),
+            Change::Delete(version) => {
+                self.objects.remove(&(write.kind, version.key.name.clone()));
+                return Answer::Gone;
+            }
+        };
+        let owners = write.controller.as_ref().map(|uid| {
+            json!([{"apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout", "name": write.owner.1.name,
+                "uid": uid, "controller": true}])
+        });
+        self.takes(write.kind, name, |it| {
+            it.as_object_mut().unwrap().extend(content.fields.clone());
+            let metadata = &mut it["metadata"];
+            metadata["generation"] = json!(metadata["generation"].as_i64().unwrap() + 1);
+            metadata["labels"] = json!(content.labels);
+            metadata["annotations"] = json!(content.annotations);
+            metadata["ownerReferences"] = json!(owners);
+        })
+    }
+
+    /// Some seconds pass, in which these clusters say that the package is healthy at this revision, and the backend is polled.
+    /// Then all is done that the reconciler wants done.
+    fn polled(&mut self, clusters: &[&str], revision: &str) {
+        self.t += 15.0;
+        for cluster in clusters {
+            let uid = Fingerprint::of(cluster).value();
+            let said = Exposition::new(uid).with("p", healthy(revision, START as u64));
+            tell(self.reconciler.fleet(), &[("cluster", cluster)], &said, self.t - 5.0);
+        }
+        let now = self.now();
+        self.reconciler.polled(0, Polled { t: self.t - 5.0, settle: 5.0, outcome: Ok((1, 0)) }, now);
+        self.comes_to_rest();
+    }
+
+    fn comes_to_rest(&mut self) {
+        let now = self.now();
+        for _ in 0..MOST_TURNS {
+            let mut commands = self.reconciler.commands();
+            if commands.is_empty() {
+                if !self.reconciler.has_writes() {
+                    return;
+                }
+                self.reconciler.next_write(now);
+                commands = self.reconciler.commands();
+            }
+            for command in commands {
+                match command {
+                    Command::Write(write) => {
+                        let key = &write.version.key;
+                        let answer =
+                            self.takes(write.kind, &key.name, |it| it["status"] = json!(write.status));
+                        self.reconciler.wrote(write.number, write.kind, key, answer, now);
+                    }
+                    Command::WriteOwned(write) => {
+                        let answer = self.takes_owned(&write);
+                        self.reconciler.wrote_owned(&write, answer, now);
+                    }
+                    Command::List(number, key, listings) => {
+                        let found = listings.iter().flat_map(|it| self.heads(it)).collect();
+                        self.reconciler.listed(number, &key, &Ok(found), now);
+                    }
+                    Command::Evaluate(evaluation) => self.reconciler.evaluated(evaluation.run(), now),
+                    Command::Beat(_) => drop(self.reconciler.beaten(true, now)),
+                    _ => {}
+                }
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    fn heads(&self, Listing { kind, which }: &Listing) -> Vec<Head> {
+        let is_meant = |name: &str, it: &Value| match which {
+            Which::All => true,
+            Which::Named(named) => named == name,
+            Which::Labelled(label, value) => it["metadata"]["labels"][label] == *value,
+        };
+        let all = self.objects.iter().filter(|((of, name), it)| of == kind && is_meant(name, it));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        all.map(|((kind, name), it)| Head {
+            kind: *kind,
+            version: Version {
+                key: key(name),
+                uid: text(&it["metadata"]["uid"]),
+                resource_version: text(&it["metadata"]["resourceVersion"]),
+            },
+            generation: it["metadata"]["generation"].as_i64().unwrap(),
+        })
+        .collect()
+    }
+
+    /// The clusters of a wave; none before it has started.
+    fn wave(&self, name: &str) -> Vec<String> {
+        let gate = self.objects.get(&(Kind::RolloutGate, format!("roll-{name}")));
+        gate.map(|it| serde_json::from_value(it["spec"]["clusters"]["names"].clone()).unwrap())
+            .unwrap_or_default()
+    }
+
+    fn status(&self) -> Value {
+        self.objects[&(Kind::FleetRollout, "roll".to_owned())]["status"].clone()
+    }
+
+    fn reason(&self) -> String {
+        let status = self.status();
+        let ready = status["conditions"].as_array().into_iter().flatten().find(|it| it["type"] == "Ready");
+        ready.map(|it| it["reason"].as_str().unwrap().to_owned()).unwrap_or_default()
+    }
+}
+
+fn two_waves() -> Value {
+    json!([
+        {"name": "canary", "clusters": {"count": 2}},
+        {"name": "rest", "clusters": {"percentage": "100%"}},
+    ])
+}
+
+#[test]
+fn a_cluster_that_is_excused_is_in_a_later_wave_and_holds_none_up() {
+    let clusters = ["a", "b", "c", "d", "e"];
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), two_waves());
+    hub.polled(&clusters, "r1");
+    let usual = hub.wave("canary");
+    assert_eq!(usual.len(), 2, "{}", hub.status());
+
+    // The first of them is excused, and does not get there.
+    let excused = json!([{"cluster": usual[0], "reason": "repair"}]);
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2", "excused": excused}), two_waves());
+    hub.polled(&clusters, "r1");
+    let canary = hub.wave("canary");
+    assert!(!canary.contains(&usual[0]), "{canary:?}");
+    assert_eq!((canary.len(), canary.first()), (2, usual.get(1)), "the order of the others stays");
+    let others: Vec<&str> = clusters.into_iter().filter(|it| *it != usual[0]).collect();
+    hub.polled(&others, "r2");
+    let rest = hub.wave("rest");
+    assert_eq!((rest.len(), rest.last()), (3, usual.first()), "{}", hub.status());
+    hub.polled(&others, "r2");
+    assert_eq!(hub.reason(), "RolledOut");
+}
+
+#[test]
+fn nobody_is_taken_of_the_rest_before_it_is_known_whom_a_selector_means() {
+    let clusters = ["a", "b", "c"];
+    let waves = json!([
+        {"name": "canary", "clusters": {"count": 2}},
+        {"name": "prod", "clusters": {"selector": {"matchLabels": {"env": "prod"}}}},
+    ]);
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), waves);
+    hub.polled(&clusters, "r1");
+    assert_eq!((hub.wave("canary"), hub.reason().as_str()), (Vec::new(), "ClusterProfilesUnavailable"));
+    let profile = |name: &str, env: &str| {
+        let profile = json!({"metadata": {"namespace": "fleet", "name": name, "labels": {"env": env}}});
+        Event::InitApply(serde_json::from_value(profile).unwrap())
+    };
+    let all = [profile("a", "prod"), profile("b", "prod"), profile("c", "lab")];
+    let news = [Event::Init].into_iter().chain(all).chain([Event::InitDone]).map(News::from).collect();
+    let now = hub.now();
+    hub.reconciler.profiles(news, now);
+    hub.polled(&clusters, "r1");
+    assert_eq!(hub.wave("canary"), ["c"]);
+}
+
+/// Else each leader would tell once more that a rollout has come to its end, or has failed.
+#[test]
+fn what_was_said_stands_until_the_revision_was_read_again() {
+    let from =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "expression": "object.data.revision"});
+    let place =
+        references::Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
+    let reads = |hub: &mut Hub, news: &references::News| {
+        let now = hub.now();
+        hub.reconciler.referred(&place, news.clone(), now);
+        hub.comes_to_rest();
+    };
+    let read = references::News::Listed {
+        asked: ["it".to_owned()].into(),
+        objects: [("it".to_owned(), kept(&json!({"data": {"revision": "r2"}})))].into(),
+    };
+    let refused = references::Failure::Forbidden { verb: "list", resource: "configmaps".into() };
+    let mut hub = Hub::new(&["a"], json!({"revisionFrom": from}), two_waves());
+    hub.polled(&["a"], "r2");
+    assert_eq!(hub.reason(), "Pending");
+    for (news, reason) in [(read, "RolledOut"), (references::News::Failed(refused), "RevisionForbidden")] {
+        reads(&mut hub, &news);
+        hub.polled(&["a"], "r2");
+        hub.polled(&["a"], "r2");
+        assert_eq!(hub.reason(), reason, "{}", hub.status());
+        let told = hub.status();
+        hub.leads();
+        hub.polled(&["a"], "r2");
+        assert_eq!(hub.status(), told);
+        reads(&mut hub, &news);
+        hub.polled(&["a"], "r2");
+        assert_eq!(
+            (&hub.status()["verdictSince"], &hub.status()["outcomeSince"]),
+            (&told["verdictSince"], &told["outcomeSince"])
+        );
+        assert_eq!(hub.status()["epoch"], hub.epoch);
+    }
+}
