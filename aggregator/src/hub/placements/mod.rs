@@ -48,14 +48,7 @@ pub(crate) async fn hand_over(client: &Client, all: Vec<Placements>, a_write: Du
     let (mut whole, mut told) = (true, BTreeMap::<Key, Option<String>>::new());
     for placements in all {
         let why = match one(client, &placements, a_write).await {
-            Ok(()) if placements.without_profile == 0 => None,
-            Ok(()) => {
-                let clusters = match placements.without_profile {
-                    1 => "1 admitted cluster has".to_owned(),
-                    many => format!("{many} admitted clusters have"),
-                };
-                Some(format!("{clusters} no ClusterProfile: no PlacementDecision names what has none"))
-            }
+            Ok(()) => placements.lack(),
             Err(error) => {
                 whole = false;
                 warn!(object = %placements.rollout, %error, "PlacementDecisions could not be written");
