@@ -16,7 +16,7 @@ mod plan;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use kube::api::{Api, ListParams};
 use kube::{Error, ResourceExt};

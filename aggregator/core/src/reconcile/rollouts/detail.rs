@@ -199,4 +199,4 @@ fn urgency(state: Option<Reason>, is_admitted: bool) -> u8 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

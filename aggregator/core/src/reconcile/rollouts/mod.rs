@@ -559,3 +559,6 @@ impl Changes<'_> {
         record.add(&self.object.key, &spec.fleet_package_ref.name, admitted.collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

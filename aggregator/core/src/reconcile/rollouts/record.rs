@@ -46,12 +46,8 @@ impl RolloutSlices {
 impl<'a> Record<'a> {
     /// What the slices of a FleetRollout say: each can be read, and all are of one FleetPackage, which is `package` where that is
     /// known.
-    pub(super) fn of(
-        all: &'a RolloutSlices,
-        rollout: &Key,
-        mut package: Option<&'a str>,
-    ) -> Result<Self, Unusable> {
-        let mut slices = Vec::new();
+    pub(super) fn of(all: &'a RolloutSlices, rollout: &Key, package: Option<&str>) -> Result<Self, Unusable> {
+        let (mut slices, mut package) = (Vec::new(), package);
         for slice in all.of(rollout) {
             let name = || slice.key.name.clone();
             let content = slice.content.as_ref().ok_or_else(|| Unusable::Unreadable(name()))?;
