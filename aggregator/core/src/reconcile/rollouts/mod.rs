@@ -561,4 +561,4 @@ impl Changes<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+mod obstacle_tests;
