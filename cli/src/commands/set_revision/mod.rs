@@ -212,16 +212,13 @@ impl Mover {
         }
     }
 
-    /// Sets the revision of an object that is at `before`; one that is gone needs none.
+    /// Sets the revision of an object that is at `before`.
     async fn set(&mut self, kind: Kind, name: &str, before: Option<String>) -> Result<()> {
         let which = shown(kind, name);
         let or_none = |revision: Option<String>| revision.unwrap_or_else(|| "no revision".to_owned());
         for _ in 0..ATTEMPTS {
             let read = in_time(self.objects(kind).get_opt(name)).await.with_context(|| which.clone())?;
-            let Some(object) = read else {
-                say(&format!("{which} is gone"));
-                return Ok(());
-            };
+            let Some(object) = read else { bail!("somebody else has deleted {which} meanwhile") };
             let now = revision_of(&object);
             if now.as_deref() == Some(&self.args.revision) {
                 say(&format!("{which} is at {} already", self.args.revision));
