@@ -34,6 +34,8 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Longest label value.
 pub const LONGEST_LABEL: usize = 63;
+/// Longest name of an object.
+pub const LONGEST_NAME: usize = 253;
 
 /// `text` if it has at most `most` bytes, else its beginning and a hash of all of it. What is a DNS
 /// subdomain stays one.
@@ -62,7 +64,7 @@ pub fn is_subdomain(name: &str) -> bool {
             && bytes.last().copied().is_some_and(letter)
             && bytes.iter().all(|byte| letter(*byte) || *byte == b'-')
     };
-    name.len() <= 253 && name.split('.').all(label)
+    name.len() <= LONGEST_NAME && name.split('.').all(label)
 }
 
 #[cfg(test)]

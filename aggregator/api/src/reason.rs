@@ -45,6 +45,8 @@ crate::catalogue! {
     FailureBudgetExceeded,
     /// Another FleetRollout of the namespace rolls the same package out: one at a time.
     OtherRollout,
+    /// A FleetRolloutSlice of the FleetRollout cannot be read, or is of another FleetPackage.
+    RecordUnavailable,
     /// Waves that have not started name or select the same clusters.
     WavesOverlap,
     /// A RolloutGate of the name that a wave's gate would have is there, and is not the FleetRollout's.

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     ///
     /// It speaks on standard input and output, reads the aggregator's HTTP API with your rights, and writes nothing.
     Mcp(mcp::McpArgs),
-    /// Move a FleetPackage and its gates to another revision, gates first
+    /// Move a FleetPackage, its gates and its FleetRollouts to another revision, gates first
     SetRevision(set_revision::SetRevisionArgs),
     /// Approve a gate at its revision, for gates that ask for an approval
     Approve(approve::ApproveArgs),

@@ -1,6 +1,8 @@
 //! Who may open a gate by hand: the policy and the roles that the aggregator's chart brings, tried by people with
 //! different rights.
 
+mod fleet_rollouts;
+
 use super::*;
 use anyhow::bail;
 use k8s_openapi::api::authorization::v1::{
@@ -503,10 +505,12 @@ async fn no_other_way_leads_to_the_same() {
 }
 
 /// The policies that ship, each with the value of the chart that they come with and the role that they speak of.
-const POLICIES: [(&str, &str, &str); 4] = [
+const POLICIES: [(&str, &str, &str); 6] = [
     ("rolloutgate-override", "overridePolicy", "override"),
     ("rolloutfreeze-override", "overridePolicy", "override"),
+    ("fleetrollout-override", "overridePolicy", "override"),
     ("rolloutgate-approval", "approvalPolicy", "approve"),
+    ("fleetrollout-approval", "approvalPolicy", "approve"),
     ("rolloutapproval-by", "approvalPolicy", "approve"),
 ];
 
@@ -516,7 +520,7 @@ async fn the_chart_has_the_policies_that_ship() -> Result<()> {
     let default = Chart::Aggregator.render(NAMESPACE, &[]).await?;
     // A second release has names of its own, and speaks of its own roles.
     let second = Chart::Aggregator.render("second", &[]).await?;
-    for (policy, value, role) in POLICIES {
+    for (policy, _, role) in POLICIES {
         let file = std::fs::read_to_string(repository(&format!("deploy/policies/{policy}.yaml")))?;
         let shipped = crds::documents(&file)?;
         let name = format!("{policy}.statusbridge.dev");
@@ -530,12 +534,18 @@ async fn the_chart_has_the_policies_that_ship() -> Result<()> {
         the(&second, "ClusterRole", &role)?;
         let validations = the(&second, kinds[0], &theirs)?["spec"]["validations"].to_string();
         assert!(validations.contains(&format!("the ClusterRole {role} grants it")), "{validations}");
-
+    }
+    // One switch for each right.
+    for switch in ["overridePolicy", "approvalPolicy"] {
         let without =
-            Chart::Aggregator.render(NAMESPACE, &["--set", &format!("{value}.enabled=false")]).await?;
-        for kind in kinds {
-            assert!(the(&without, kind, &name).is_err(), "{kind} {name} that nobody asked for");
+            Chart::Aggregator.render(NAMESPACE, &["--set", &format!("{switch}.enabled=false")]).await?;
+        for (policy, value, _) in POLICIES {
+            for kind in kinds {
+                let is_there = the(&without, kind, &format!("{policy}.statusbridge.dev")).is_ok();
+                assert_eq!(is_there, value != switch, "{kind} {policy} without {switch}");
+            }
         }
+        assert_eq!(of_kind(&default, kinds[0]).count(), POLICIES.len());
     }
     Ok(())
 }

@@ -223,3 +223,38 @@ async fn of_two_rollouts_of_a_package_one_stands_still() {
     })
     .await
 }
+
+#[tokio::test]
+async fn a_rollout_made_anew_for_another_package_waits_until_somebody_deletes_the_record() {
+    run("e2e-rollouts-another-package", async |rig| {
+        let setup = Setup::start(rig).await?;
+        let api = &setup.hub.api;
+        let all = json!([{"name": "all", "clusters": {"names": CLUSTERS}}]);
+        setup.rolls("one", 2, all.clone()).await?;
+        let admitted = setup.admits(2, 6).await?;
+        api.kubectl(&["delete", "fleetrollout", "one"]).await?;
+        setup.hub.report("other", STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
+        api.apply_object(&json!({
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout",
+            "metadata": {"name": "one", "namespace": "default"},
+            "spec": {"fleetPackageRef": {"name": "other"}, "revision": revision(3), "waves": all},
+        }))
+        .await?;
+        let rollout = setup.says("one", "RecordUnavailable").await?;
+        ensure!(history::condition(&rollout, "Stalled").0 == "True", "{}", rollout.data["status"]);
+        ensure!(setup.admitted(3).await?.is_empty() && setup.admitted(2).await? == admitted);
+
+        // By the command that it says, by somebody who may.
+        let ready = rollout.data["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = ready.into_iter().find(|it| it["type"] == "Ready").context("no Ready")?;
+        let (_, command) =
+            ready["message"].as_str().and_then(|it| it.split_once("kubectl ")).context("no command")?;
+        api.apply(include_str!("../../../deploy/rbac/override.yaml")).await?;
+        let role = "--clusterrole=statusbridge-override";
+        api.kubectl(&["create", "rolebinding", "openers", "-n", "default", role, "--user=opener"]).await?;
+        let command: Vec<&str> = ["--as", "opener"].into_iter().chain(command.split(' ')).collect();
+        eventually(SOON, "the right is in force", async || api.kubectl(&command).await.map(drop)).await?;
+        setup.admits(3, 6).await.map(drop)
+    })
+    .await
+}

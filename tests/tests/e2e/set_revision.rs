@@ -1,6 +1,7 @@
 //! `set-revision`: a FleetPackage and its gates move together, and at no moment is a gate that is open for the revision
 //! before to be taken for one of the new revision.
 
+use crate::e2e::rollouts::{CLUSTERS, Setup, three_waves};
 use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::DynamicObject;
@@ -43,33 +44,8 @@ impl Waves {
         self.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(number)));
     }
 
-    /// A user with the rights that the documentation names, on all gates or on some.
     async fn user(&self, name: &str, gates: &[&str]) -> Result<PathBuf> {
-        let group = "rbac.authorization.k8s.io";
-        let mut patch = json!({
-            "apiGroups": ["statusbridge.dev"], "resources": ["rolloutgates"], "verbs": ["patch"],
-        });
-        if !gates.is_empty() {
-            patch["resourceNames"] = json!(gates);
-        }
-        let role = json!({
-            "apiVersion": format!("{group}/v1"), "kind": "Role",
-            "metadata": {"name": name, "namespace": "default"},
-            "rules": [
-                {"apiGroups": ["statusbridge.dev"], "resources": ["fleetpackages"], "verbs": ["get", "list", "patch"]},
-                {"apiGroups": ["statusbridge.dev"], "resources": ["rolloutgates"], "verbs": ["get", "list"]},
-                patch,
-            ],
-        });
-        self.hub.api.apply_object(&role).await?;
-        let binding = json!({
-            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": "default"},
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-            "subjects": [{"kind": "User", "name": name, "apiGroup": group}],
-        });
-        self.hub.api.apply_object(&binding).await?;
-        self.hub.api.kubeconfig_as(name, &[])
+        user(&self.hub, name, gates).await
     }
 
     async fn specs(&self) -> Result<Vec<Value>> {
@@ -79,6 +55,35 @@ impl Waves {
         }
         Ok(specs)
     }
+}
+
+/// A user with the rights that the documentation names, on all gates or on some.
+async fn user(hub: &Hub, name: &str, gates: &[&str]) -> Result<PathBuf> {
+    let group = "rbac.authorization.k8s.io";
+    let mut patch = json!({
+        "apiGroups": ["statusbridge.dev"], "resources": ["rolloutgates"], "verbs": ["patch"],
+    });
+    if !gates.is_empty() {
+        patch["resourceNames"] = json!(gates);
+    }
+    let role = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Role",
+        "metadata": {"name": name, "namespace": "default"},
+        "rules": [
+            {"apiGroups": ["statusbridge.dev"], "resources": ["fleetpackages", "fleetrollouts"], "verbs": ["get", "list", "patch"]},
+            {"apiGroups": ["statusbridge.dev"], "resources": ["rolloutgates"], "verbs": ["get", "list"]},
+            patch,
+        ],
+    });
+    hub.api.apply_object(&role).await?;
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": "default"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+        "subjects": [{"kind": "User", "name": name, "apiGroup": group}],
+    });
+    hub.api.apply_object(&binding).await?;
+    hub.api.kubeconfig_as(name, &[])
 }
 
 /// Runs the command; what it printed and what it complained of.
@@ -207,7 +212,7 @@ async fn where_it_stops_half_way_nothing_is_open_that_should_not_be_and_it_goes_
 
         // In the middle of the gates.
         let half = waves.user("half", &[SECOND]).await?;
-        let stopped = format!("only gates were moved, and not the FleetPackage: {SECOND}");
+        let stopped = format!("only these were moved: rolloutgate/{SECOND}. Gates are closed until");
         fails(&half, &[APP, &r2], &stopped).await?;
         let is_at = async |package: u32, first: u32, second: u32| -> Result<()> {
             let objects = [
@@ -266,9 +271,9 @@ async fn what_cannot_be_moved_is_refused_and_what_is_odd_is_said() {
             (vec![APP, "main@sha1:489d0f70"], "at least 12 hex digits behind main@sha1:, found 8"),
             (
                 vec![APP, &r2, "--gates", "wave-1,wave-9"],
-                "no RolloutGate of this FleetPackage is called wave-9",
+                "no RolloutGate of this FleetPackage, other than those of FleetRollouts, is called wave-9",
             ),
-            (vec![APP, &r2, "--gates", "other"], "no RolloutGate of this FleetPackage is called other"),
+            (vec![APP, &r2, "--gates", "other"], "other than those of FleetRollouts, is called other"),
         ] {
             fails(&user, &args, expected).await?;
         }
@@ -300,6 +305,49 @@ async fn what_cannot_be_moved_is_refused_and_what_is_odd_is_said() {
             }
         }
         hub.closes(SECOND, "RevisionNeverSeen", Duration::from_secs(30)).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rollouts_move_with_their_package_and_the_gates_of_their_waves_are_left_to_the_aggregator() {
+    run("e2e-set-revision-rollouts", async |rig| {
+        let setup = Setup::start(rig).await?;
+        let hub = &setup.hub;
+        let (r1, r2, r3) = (revision(1), revision(2), revision(3));
+        // Rights on no gate but one that people made.
+        let user = user(hub, "mover", &["people"]).await?;
+        hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}, "revision": r1})).await?;
+        hub.gate("people", APP, &r1, json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("people", SOON).await?;
+
+        // It has a revision of its own.
+        setup.rolls(APP, 1, three_waves()).await?;
+        setup.says(APP, "RolledOut").await?;
+        let said = succeeds(&user, &[APP, &r2]).await?;
+        let line = |which: &str, from: &str, to: &str| format!("{which}: {from} -> {to}\n");
+        let moved = |from: &str, to: &str| {
+            ["rolloutgate/people", "fleetpackage/app", "fleetrollout/app"]
+                .map(|which| line(which, from, to))
+                .concat()
+        };
+        ensure!(said == moved(&r1, &r2), "{said}");
+        let canary = setup.admits(2, 1).await?;
+        setup.deliver(2, &canary);
+        setup.admits(2, 2).await?;
+
+        // It follows the FleetPackage.
+        let no_revision = json!({"spec": {"revision": null}}).to_string();
+        hub.api.kubectl(&["patch", "fleetrollout", APP, "--type=merge", "-p", &no_revision]).await?;
+        let said = succeeds(&user, &[APP, &r3]).await?;
+        let expected = [
+            line("rolloutgate/people", &r2, &r3),
+            line("fleetpackage/app", &r2, &r3),
+            "fleetrollout/app rolls out what the FleetPackage wants\n".to_owned(),
+        ];
+        ensure!(said == expected.concat(), "{said}");
+        setup.admits(3, 1).await?;
+        Ok(())
     })
     .await;
 }

@@ -69,8 +69,8 @@ pub struct Wave<'a> {
     pub explicit: Option<Result<Vec<&'a str>, Obstacle>>,
     /// Its gate, where it has started: see [`has_started`].
     pub gate: Option<Gate<'a>>,
-    /// Whether a gate of the name that its gate would have is somebody else's.
-    pub is_taken: bool,
+    /// Why it cannot have its gate, if it cannot.
+    pub hindrance: Option<Obstacle>,
 }
 
 /// The gate of a wave, for the revision that is rolled out.

@@ -137,7 +137,7 @@ pub struct Owner {
 
 impl Owner {
     /// The controller among owner references, if it is of this API.
-    pub(crate) fn among(owners: Option<Vec<OwnerReference>>) -> Option<Self> {
+    pub fn among(owners: Option<Vec<OwnerReference>>) -> Option<Self> {
         let controller = owners.into_iter().flatten().find(|owner| owner.controller == Some(true))?;
         let is_ours = controller.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
         is_ours.then_some(Self { kind: controller.kind, name: controller.name, uid: controller.uid })

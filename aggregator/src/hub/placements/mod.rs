@@ -50,17 +50,9 @@ pub(crate) async fn hand_over(client: &Client, all: Vec<Placements>, a_write: Du
     let (mut whole, mut told) = (true, BTreeMap::<Key, Option<String>>::new());
     for placements in all {
         let why = match one(client, &placements, a_write).await {
-            Ok(done) if placements.without_profile == 0 => {
-                whole &= done;
-                None
-            }
             Ok(done) => {
                 whole &= done;
-                let clusters = match placements.without_profile {
-                    1 => "1 admitted cluster has".to_owned(),
-                    many => format!("{many} admitted clusters have"),
-                };
-                Some(format!("{clusters} no ClusterProfile: no PlacementDecision names what has none"))
+                placements.lack()
             }
             Err(error) => {
                 whole = false;

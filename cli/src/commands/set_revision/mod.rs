@@ -1,9 +1,11 @@
-//! `set-revision`: moves a FleetPackage and its gates to a revision together, and leaves no moment in
+//! `set-revision`: moves a FleetPackage, its gates and its FleetRollouts to a revision together, and leaves no moment in
 //! which a gate that was open for the revision before could be taken for one of the new revision.
 //!
 //! ```text
-//!   gates, last waves first ──> the aggregator has judged each anew ──> no gate is left ──> FleetPackage
+//!   gates, last waves first ──> the aggregator has judged each anew ──> no gate is left ──> FleetPackage ──> FleetRollouts
 //! ```
+//!
+//! The gates of a FleetRollout's waves are the aggregator's: it makes them anew at the revision that the FleetRollout rolls out.
 //!
 //! A gate whose spec changes is closed from that very write on, for everybody who looks at
 //! `observedGeneration`; for everybody else once it was judged anew. Only then something else says
@@ -12,10 +14,9 @@
 
 mod plan;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use kube::api::{Api, ListParams};
 use kube::{Error, ResourceExt};
@@ -30,7 +31,7 @@ use crate::exit::Exit;
 use crate::hub::{Access, Hub};
 use crate::output::say;
 use crate::target::{revision, warn_of};
-use plan::{Gate, Plan, plan};
+use plan::{Gate, Plan, is_of, plan};
 
 /// How often a write is tried again because the object has changed meanwhile, if only in its status.
 const ATTEMPTS: usize = 10;
@@ -58,57 +59,65 @@ pub(crate) struct SetRevisionArgs {
     dry_run: bool,
 }
 
-/// Moves the gates, then the FleetPackage, and prints what it does.
+/// Moves the gates, then the FleetPackage, then its FleetRollouts, and prints what it does.
 ///
 /// # Errors
 /// When it may not or cannot be done, or only half-way; the message says how far it got.
 pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> {
     warn_of(&args.revision);
-    let hub = access.connect().await?;
-    let mut mover = Mover {
-        packages: write::within(&hub.client, Kind::FleetPackage, &hub.namespace),
-        gates: write::within(&hub.client, Kind::RolloutGate, &hub.namespace),
-        hub,
-        args,
-        moved: BTreeSet::new(),
-    };
+    let mut mover = Mover { hub: access.connect().await?, args, moved: Vec::new() };
     let moved = mover.all().await.map(|()| Exit::Done);
     if mover.moved.is_empty() {
         return moved;
     }
-    let gates = Vec::from_iter(mover.moved).join(", ");
     moved.with_context(|| {
         format!(
-            "only gates were moved, and not the FleetPackage: {gates}. They are closed until their clusters are \
-             healthy at the new revision. The same command goes on from here"
+            "only these were moved: {}. Gates are closed until their clusters are healthy at the new revision. The same \
+             command goes on from here",
+            mover.moved.join(", ")
         )
     })
 }
 
 struct Mover {
     hub: Hub,
-    packages: Api<LazyObject>,
-    gates: Api<LazyObject>,
     args: SetRevisionArgs,
-    moved: BTreeSet<String>,
+    moved: Vec<String>,
 }
 
 impl Mover {
     async fn all(&mut self) -> Result<()> {
         let package = self.package().await?;
+        let rollouts = self.rollouts().await?;
         let plan = self.plan().await?;
         self.announce(&plan);
         self.move_gates(plan).await?;
         if !self.args.dry_run {
             self.wait_until_judged().await?;
         }
-        self.move_package(package).await
+        self.set(Kind::FleetPackage, &self.args.package.clone(), package).await?;
+        for (name, revision) in rollouts {
+            match revision {
+                Some(_) => self.set(Kind::FleetRollout, &name, revision).await?,
+                None => say(&format!("fleetrollout/{name} rolls out what the FleetPackage wants")),
+            }
+        }
+        Ok(())
     }
 
-    /// The FleetPackage, if its revision is to be set by hand.
-    async fn package(&self) -> Result<LazyObject> {
+    fn objects(&self, kind: Kind) -> Api<LazyObject> {
+        write::within(&self.hub.client, kind, &self.hub.namespace)
+    }
+
+    async fn list(&self, kind: Kind) -> Result<Vec<LazyObject>> {
+        let list = in_time(self.objects(kind).list(&ListParams::default())).await;
+        Ok(list.with_context(|| format!("listing {}s", kind.name()))?.items)
+    }
+
+    /// The revision of the FleetPackage, if it is to be set by hand.
+    async fn package(&self) -> Result<Option<String>> {
         let name = &self.args.package;
-        let package = in_time(self.packages.get_opt(name))
+        let package = in_time(self.objects(Kind::FleetPackage).get_opt(name))
             .await
             .with_context(|| format!("FleetPackage {name}"))?
             .ok_or_else(|| {
@@ -123,12 +132,19 @@ impl Mover {
         if let Some(manager) = spec.get("managedBy").and_then(Value::as_str) {
             bail!("FleetPackage {name} is filled by {manager} (managedBy)");
         }
-        Ok(package)
+        Ok(revision_of(&package))
+    }
+
+    /// The FleetRollouts of the FleetPackage, each with the revision that it has of its own.
+    async fn rollouts(&self) -> Result<Vec<(String, Option<String>)>> {
+        let list = self.list(Kind::FleetRollout).await?;
+        let its = list.into_iter().filter(|object| is_of(object, &self.args.package));
+        Ok(its.filter_map(|object| Some((object.metadata.name.clone()?, revision_of(&object)))).collect())
     }
 
     async fn plan(&self) -> Result<Plan> {
-        let list = in_time(self.gates.list(&ListParams::default())).await.context("RolloutGates")?;
-        let gates = list.items.iter().filter_map(|object| Gate::read(object, &self.args.package));
+        let list = self.list(Kind::RolloutGate).await?;
+        let gates = list.iter().filter_map(|object| Gate::read(object, &self.args.package));
         plan(gates.collect(), &self.args.revision, self.args.gates.as_deref())
     }
 
@@ -158,12 +174,11 @@ impl Mover {
             if plan.moved.is_empty() {
                 return Ok(());
             }
-            for gate in plan.moved {
-                let Gate { name, revision, .. } = &gate;
-                if self.moved.contains(name) {
+            for Gate { name, revision, .. } in plan.moved {
+                if self.moved.contains(&shown(Kind::RolloutGate, &name)) {
                     bail!("somebody else has moved rolloutgate/{name} to {revision} meanwhile");
                 }
-                self.move_gate(gate.clone()).await.with_context(|| format!("rolloutgate/{name}"))?;
+                self.set(Kind::RolloutGate, &name, Some(revision)).await?;
             }
             if self.args.dry_run {
                 return Ok(());
@@ -171,33 +186,6 @@ impl Mover {
             plan = self.plan().await?;
         }
         bail!("there are new gates again and again")
-    }
-
-    async fn move_gate(&mut self, mut gate: Gate) -> Result<()> {
-        let before = gate.revision.clone();
-        for _ in 0..ATTEMPTS {
-            match self.patch(Kind::RolloutGate, &gate.name, &gate.uid, &gate.resource_version).await? {
-                Written::Done(_) => {
-                    say(&format!("rolloutgate/{}: {before} -> {}", gate.name, self.to()));
-                    if !self.args.dry_run {
-                        self.moved.insert(gate.name);
-                    }
-                    return Ok(());
-                }
-                Written::Gone => return Ok(()),
-                Written::Conflict => {}
-            }
-            let read = in_time(self.gates.get_opt(&gate.name)).await?;
-            match read.as_ref().and_then(|object| Gate::read(object, &self.args.package)) {
-                None => return Ok(()),
-                Some(now) if now.revision == self.args.revision => return Ok(()),
-                Some(now) => {
-                    ensure!(now.revision == before, "somebody else moves it to {} just now", now.revision);
-                    gate = now;
-                }
-            }
-        }
-        bail!("it keeps changing; tried {ATTEMPTS} times")
     }
 
     /// Waits until no gate's status speaks of the revision before.
@@ -224,48 +212,56 @@ impl Mover {
         }
     }
 
-    async fn move_package(&self, mut package: LazyObject) -> Result<()> {
-        let revision =
-            |package: &LazyObject| package.value("spec").get("revision")?.as_str().map(str::to_owned);
+    /// Sets the revision of an object that is at `before`.
+    async fn set(&mut self, kind: Kind, name: &str, before: Option<String>) -> Result<()> {
+        let which = shown(kind, name);
         let or_none = |revision: Option<String>| revision.unwrap_or_else(|| "no revision".to_owned());
-        let name = &self.args.package;
-        let before = revision(&package);
         for _ in 0..ATTEMPTS {
-            let now = revision(&package);
+            let read = in_time(self.objects(kind).get_opt(name)).await.with_context(|| which.clone())?;
+            let Some(object) = read else { bail!("somebody else has deleted {which} meanwhile") };
+            let now = revision_of(&object);
             if now.as_deref() == Some(&self.args.revision) {
-                say(&format!("fleetpackage/{name} is at {} already", self.args.revision));
+                say(&format!("{which} is at {} already", self.args.revision));
                 return Ok(());
             }
             if now != before {
-                bail!("somebody else has moved fleetpackage/{name} to {} meanwhile", or_none(now));
+                bail!("somebody else has moved {which} to {} meanwhile", or_none(now));
             }
-            let version = package.resource_version().unwrap_or_default();
-            let uid = package.uid().unwrap_or_default();
-            let patched = self.patch(Kind::FleetPackage, name, &uid, &version).await;
-            match patched.with_context(|| format!("fleetpackage/{name}"))? {
+            match self.patch(kind, name, &object).await.with_context(|| which.clone())? {
                 Written::Done(_) => {
-                    say(&format!("fleetpackage/{name}: {} -> {}", or_none(before), self.to()));
+                    let how = if self.args.dry_run { " (dry run)" } else { "" };
+                    say(&format!("{which}: {} -> {}{how}", or_none(before), self.args.revision));
+                    if !self.args.dry_run {
+                        self.moved.push(which);
+                    }
                     return Ok(());
                 }
-                Written::Gone | Written::Conflict => package = self.package().await?,
+                Written::Gone | Written::Conflict => {}
             }
         }
-        bail!("fleetpackage/{name} keeps changing; tried {ATTEMPTS} times")
+        bail!("{which} keeps changing; tried {ATTEMPTS} times")
     }
 
     /// Sets the revision, on top of the version that was looked at.
-    async fn patch(&self, kind: Kind, name: &str, uid: &str, resource_version: &str) -> Result<Written> {
-        let key = Key { namespace: self.hub.namespace.clone(), name: name.to_owned() };
-        let version = Version { key, uid: uid.to_owned(), resource_version: resource_version.to_owned() };
+    async fn patch(&self, kind: Kind, name: &str, object: &LazyObject) -> Result<Written> {
+        let version = Version {
+            key: Key { namespace: self.hub.namespace.clone(), name: name.to_owned() },
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+        };
         let change = json!({"spec": {"revision": self.args.revision}});
         match self.hub.patch(kind, &version, change, self.args.dry_run).await {
             Err(HubError::Api(Error::Api(status))) => bail!("{}", status.message),
             written => Ok(written?),
         }
     }
+}
 
-    fn to(&self) -> String {
-        let how = if self.args.dry_run { " (dry run)" } else { "" };
-        format!("{}{how}", self.args.revision)
-    }
+/// An object as kubectl names it, less the group.
+fn shown(kind: Kind, name: &str) -> String {
+    format!("{}/{name}", kind.name().to_lowercase())
+}
+
+fn revision_of(object: &LazyObject) -> Option<String> {
+    Some(object.value("spec").get("revision")?.as_str()?.to_owned())
 }

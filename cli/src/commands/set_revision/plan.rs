@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::store::{Kind, Owner};
 
 /// A gate of the FleetPackage as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gate {
     /// Its name.
     pub(super) name: String,
-    /// Which object of this name.
-    pub(super) uid: String,
-    /// Which version of it.
-    pub(super) resource_version: String,
     /// The revision that it waits for.
     pub(super) revision: String,
     /// Names of the gates that it depends on.
@@ -28,13 +25,14 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Reads a gate if it belongs to a FleetPackage. Nothing else of it is looked at, so that this
-    /// also works on gates with fields that this program does not know.
+    /// Reads a gate if it belongs to a FleetPackage, and not to a wave of a FleetRollout. Nothing else of it is looked at, so
+    /// that this also works on gates with fields that this program does not know.
     pub(super) fn read(object: &LazyObject, package: &str) -> Option<Self> {
-        let (spec, status) = (&object.value("spec"), &object.value("status"));
-        if spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) != Some(package) {
+        let owner = Owner::among(object.metadata.owner_references.clone());
+        if !is_of(object, package) || owner.is_some_and(|owner| owner.is_a(Kind::FleetRollout)) {
             return None;
         }
+        let (spec, status) = (&object.value("spec"), &object.value("status"));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let word = &spec["override"];
@@ -42,8 +40,6 @@ impl Gate {
         let observed = status["observedGeneration"].as_i64();
         Some(Self {
             name: object.metadata.name.clone()?,
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
             revision: text(&spec["revision"]),
             depends_on: list(&spec["dependsOn"]).iter().map(|other| text(&other["name"])).collect(),
             word: word.is_object().then(|| (text(&word["state"]), text(&word["reason"]))),
@@ -51,6 +47,12 @@ impl Gate {
             judged: observed.is_some() && observed == object.metadata.generation,
         })
     }
+}
+
+/// Whether an object refers to a FleetPackage.
+pub(super) fn is_of(object: &LazyObject, package: &str) -> bool {
+    let spec = object.value("spec");
+    spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) == Some(package)
 }
 
 /// What is to become of the gates.
@@ -71,7 +73,11 @@ pub(super) struct Plan {
 pub(super) fn plan(gates: Vec<Gate>, revision: &str, only: Option<&[String]>) -> Result<Plan> {
     let unknown = |name: &&String| !gates.iter().any(|gate| gate.name == **name);
     let unknown: Vec<String> = only.unwrap_or_default().iter().filter(unknown).cloned().collect();
-    ensure!(unknown.is_empty(), "no RolloutGate of this FleetPackage is called {}", unknown.join(" or "));
+    ensure!(
+        unknown.is_empty(),
+        "no RolloutGate of this FleetPackage, other than those of FleetRollouts, is called {}",
+        unknown.join(" or ")
+    );
     let mut plan = Plan::default();
     for gate in last_waves_first(gates) {
         if only.is_some_and(|only| !only.contains(&gate.name)) {
@@ -115,8 +121,6 @@ mod tests {
     fn gate(name: &str, revision: &str, depends_on: &[&str]) -> Gate {
         Gate {
             name: name.to_owned(),
-            uid: String::new(),
-            resource_version: String::new(),
             revision: revision.to_owned(),
             depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
             word: None,
@@ -156,7 +160,10 @@ mod tests {
             (vec!["a"], vec!["b"], vec!["c"])
         );
         let error = plan(gates(), "r2", Some(&["a".to_owned(), "x".to_owned()])).unwrap_err();
-        assert_eq!(error.to_string(), "no RolloutGate of this FleetPackage is called x");
+        assert_eq!(
+            error.to_string(),
+            "no RolloutGate of this FleetPackage, other than those of FleetRollouts, is called x"
+        );
     }
 
     #[test]
@@ -176,14 +183,19 @@ mod tests {
         let status = json!({"observedGeneration": 3, "conditions": [{"type": "Open", "status": "True"}]});
         let read = Gate::read(&object(spec.clone(), status), "p").unwrap();
         let expected = Gate {
-            uid: "u".into(),
-            resource_version: "7".into(),
             word: Some(("Open".into(), "we know".into())),
             open: true,
             ..gate("wave-2", "r1", &["wave-1"])
         };
         assert_eq!(read, expected);
         assert_eq!(Gate::read(&object(spec.clone(), json!({})), "another"), None);
+        for (kind, is_read) in [("FleetRollout", false), ("Other", true)] {
+            let mut of_a_wave = object(spec.clone(), json!({}));
+            let owner = json!([{"apiVersion": "statusbridge.dev/v1alpha1", "kind": kind, "name": "p", "uid": "u",
+                "controller": true}]);
+            of_a_wave.metadata.owner_references = Some(serde_json::from_value(owner).unwrap());
+            assert_eq!(Gate::read(&of_a_wave, "p").is_some(), is_read, "{kind}");
+        }
         for status in [json!({}), json!({"observedGeneration": 2}), json!({"observedGeneration": -1})] {
             assert!(!Gate::read(&object(spec.clone(), status), "p").unwrap().judged);
         }

@@ -215,7 +215,10 @@ async fn sig_multiclusters_placement_decisions_name_the_profiles_of_admitted_clu
         are_named(2, &CLUSTERS[..5]).await?;
         eventually(SOON, "the one without a profile is counted", async || {
             let said = message(&setup.says(APP, "NotWritten").await?);
-            ensure!(said.starts_with("1 admitted cluster has no ClusterProfile"), "{said}");
+            ensure!(
+                said.starts_with("1 admitted cluster has no ClusterProfile") && said.ends_with(": c6"),
+                "{said}"
+            );
             Ok(())
         })
         .await?;

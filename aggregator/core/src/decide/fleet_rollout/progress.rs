@@ -211,6 +211,7 @@ fn pending<'a>(
     status.clusters = members.as_ref().map_or(0, |it| it.len() as u64);
     let none_at_all = |rest: &&[&str]| rest.is_empty() && input.waves.iter().all(|wave| wave.gate.is_none());
     let say = |status: &mut WaveStatus, message: String| status.message = Some(shorten(&message));
+    let members = wave.hindrance.clone().map_or(members, Err);
     match members {
         Err(obstacle) => {
             say(&mut status, obstacle.message.clone());
@@ -220,12 +221,6 @@ fn pending<'a>(
             }
         }
         Ok(_) if !can_start => {}
-        Ok(_) if wave.is_taken => {
-            let message =
-                format!("wave {name}: the gate that it would have is there, and is not this FleetRollout's");
-            say(&mut status, message.clone());
-            stop.get_or_insert(Obstacle { reason: Reason::GateTaken, message, stalled: true });
-        }
         Ok(members) if !fits(&members) => {
             let message = format!(
                 "wave {name} has {}, at most {MOST_NAMES} with names of {MOST_OF_NAMES} characters fit in one: split it",
@@ -244,7 +239,7 @@ fn pending<'a>(
         // A selector or names that mean nobody who is not in a wave already, or a package that is nowhere: a person may
         // have meant another.
         Ok(_) if wave.explicit.is_some() || input.rest.as_ref().is_ok_and(none_at_all) => {
-            let message = format!("wave {name} has no cluster: it waits for one");
+            let message = format!("wave {name} waits for a cluster: {}", nobody(input, wave));
             say(&mut status, message.clone());
             stop.get_or_insert(Obstacle { reason: Reason::NoTargets, message, stalled: false });
         }
@@ -255,6 +250,21 @@ fn pending<'a>(
         }
     }
     status
+}
+
+/// Why a wave that waits for a cluster has none.
+fn nobody(input: &Input<'_>, wave: &Wave<'_>) -> String {
+    match &wave.explicit {
+        // Names are at least one.
+        Some(Ok(all)) if all.is_empty() => "its selector matches no ClusterProfile".to_owned(),
+        Some(_) => "all that it names or selects are in other waves".to_owned(),
+        None => {
+            let package = input.spec.map_or("", |spec| &spec.fleet_package_ref.name);
+            let are_claimed = input.waves.iter().any(|wave| wave.explicit.is_some());
+            let besides = if are_claimed { " besides those that waves name or select" } else { "" };
+            format!("FleetPackage {package} has none{besides}")
+        }
+    }
 }
 
 /// Whether a gate can name all of these.

@@ -35,6 +35,7 @@ struct Fleet {
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
     refusal: Option<Obstacle>,
+    hindrances: BTreeMap<usize, Obstacle>,
 }
 
 fn names(all: &str) -> Vec<String> {
@@ -75,6 +76,7 @@ impl Fleet {
             obstacle: None,
             hold: None,
             refusal: None,
+            hindrances: BTreeMap::new(),
         }
     }
 
@@ -108,7 +110,7 @@ impl Fleet {
                         unseen: among(&self.unseen),
                     }
                 }),
-                is_taken: false,
+                hindrance: self.hindrances.get(&at).cloned(),
             })
             .collect();
         let rest: Vec<&str> = self.rest.iter().map(String::as_str).collect();
@@ -289,8 +291,9 @@ fn another_revision_begins_at_the_first_wave_and_says_what_became_of_the_one_bef
 
 #[rstest]
 #[case::overlap(&["one: =a b", "two: =b c"], "", "WavesOverlap", true, "1 cluster in more than one wave: b (one and two)")]
-#[case::nobody_selected(&["one: =", "two: 100%"], "a", "NoTargets", false, "wave one has no cluster: it waits for one")]
-#[case::a_package_that_is_nowhere(&["one: 10%"], "", "NoTargets", false, "wave one has no cluster: it waits for one")]
+#[case::nobody_selected(&["one: =", "two: 100%"], "a", "NoTargets", false, "wave one waits for a cluster: its selector matches no ClusterProfile")]
+#[case::a_package_that_is_nowhere(&["one: 10%"], "", "NoTargets", false, "wave one waits for a cluster: FleetPackage p has none")]
+#[case::all_are_claimed(&["one: 10%", "two: =a"], "", "NoTargets", false, "wave one waits for a cluster: FleetPackage p has none besides those that waves name or select")]
 #[case::more_than_there_are(&["one: 5"], "a", "RollingOut", false, "wave one (1 of 1), 1 of 1 admitted: waits")]
 fn plans_that_make_no_sense_are_shown(
     #[case] waves: &[&str],
@@ -394,6 +397,32 @@ fn that_the_hub_does_not_take_a_write_is_told_and_it_is_tried_again() {
     fleet.refusal = Some(Obstacle { reason: Reason::NotWritten, message, stalled: false });
     assert_eq!(fleet.run(), "start 0 a, admit 0 a");
     assert_eq!(fleet.ready(), ("NotWritten".into(), "exceeded quota".into()));
+}
+
+#[test]
+fn a_wave_that_cannot_have_its_gate_stops_all_and_says_why() {
+    let mut fleet = Fleet::new(&["one: 1", "two: 100%"], "a b");
+    let message = "the gate is taken".to_owned();
+    fleet.hindrances.insert(1, Obstacle { reason: Reason::GateTaken, message, stalled: true });
+    assert_eq!(fleet.run(), "start 0 a, admit 0 a");
+    assert_eq!(fleet.status.as_ref().unwrap().waves[1].message.as_deref(), Some("the gate is taken"));
+    assert_eq!(fleet.set(0, Stand::Open).run(), "");
+    assert_eq!(
+        (fleet.ready(), fleet.is_stalled()),
+        (("GateTaken".into(), "wave two: the gate is taken".into()), true)
+    );
+    fleet.hindrances.clear();
+    assert_eq!(fleet.run(), "start 1 b, admit 1 b");
+}
+
+#[test]
+fn a_selector_that_selects_who_is_in_another_wave_selects_nobody() {
+    let mut fleet = Fleet::new(&["one: =a", "two: =b"], "");
+    fleet.run();
+    fleet.explicit[1] = Some(names("a"));
+    fleet.set(0, Stand::Open).run();
+    let message = "wave two waits for a cluster: all that it names or selects are in other waves";
+    assert_eq!(fleet.ready(), ("NoTargets".into(), message.into()));
 }
 
 #[test]

@@ -8,7 +8,6 @@
 
 mod anew;
 mod detail;
-mod handed;
 mod judged;
 pub mod placements;
 mod record;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 use statusbridge_api::conditions::{STALLED, is_true};
 use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState};
 use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
-use statusbridge_api::names::is_subdomain;
+use statusbridge_api::names::{LONGEST_NAME, is_subdomain};
 use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{
@@ -29,7 +28,7 @@ use statusbridge_api::{
 use statusbridge_contract::{Fingerprint, wanted};
 
 pub use self::detail::{MembersOf, Unseen};
-use self::record::Record;
+use self::record::{Record, Unusable};
 use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content, label};
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
@@ -74,7 +73,7 @@ enum Gates {
 /// Everything about one FleetRollout that a decision refers to.
 struct Parts<'a> {
     package: Option<&'a PackageObject>,
-    record: Option<Record<'a>>,
+    record: Result<Record<'a>, Unusable>,
     /// The gates that are its own, by wave.
     gates: BTreeMap<&'a str, &'a GateObject>,
 }
@@ -118,7 +117,7 @@ impl World<'_> {
         let package =
             spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
         let package_name = spec.map(|it| it.fleet_package_ref.name.as_str());
-        let record = package_name.and_then(|it| Record::of(&self.state.rollout_slices, &object.key, it));
+        let record = Record::of(&self.state.rollout_slices, &object.key, package_name);
         // Labels and owners are anybody's to write who may write gates: a wave's gate has the wave's name, and its package.
         let gates = self.own_gates(object).filter_map(|gate| {
             let wave = gate.labels.get(WAVE_LABEL)?.as_str();
@@ -130,7 +129,7 @@ impl World<'_> {
         Parts { package, record, gates }
     }
 
-    /// The revision to roll out, or why there is none.
+    /// The revision to roll out, or why nothing can be.
     fn rollout_revision(&self, object: &RolloutObject, parts: &Parts<'_>) -> Result<String, Obstacle> {
         let no = |reason, message: String, stalled| Obstacle { reason, message, stalled };
         let spec = match &object.spec {
@@ -175,19 +174,14 @@ impl World<'_> {
             return Err(no(Reason::InvalidSpec, message, true));
         }
         wanted::fingerprint(&revision).map_err(|error| no(Reason::InvalidSpec, error.to_string(), true))?;
-        Ok(revision)
+        match &parts.record {
+            Ok(_) => Ok(revision),
+            Err(unusable) => Err(no(Reason::RecordUnavailable, unusable.to_string(), true)),
+        }
     }
 
     /// What no gate can change: why nothing goes on.
-    fn rollout_obstacle(&self, object: &RolloutObject, parts: &Parts<'_>) -> Option<Obstacle> {
-        let no =
-            |reason, message: &str, stalled| Some(Obstacle { reason, message: message.to_owned(), stalled });
-        if parts.record.is_none() {
-            return no(Reason::Pending, "the record of admitted clusters has not been read", false);
-        }
-        if let Some(held) = object.spec.as_ref().ok().and_then(|spec| parts.held_without_a_wave(spec)) {
-            return Some(held);
-        }
+    fn rollout_obstacle(&self, object: &RolloutObject) -> Option<Obstacle> {
         let package = |of: &RolloutObject| -> Option<&PackageRef> {
             let spec = of.spec.as_ref().ok()?;
             let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
@@ -199,8 +193,11 @@ impl World<'_> {
         let earlier = others
             .filter(|it| package(it).is_some() && package(it) == package(object) && rank(it) < rank(object))
             .min_by_key(|it| rank(it))?;
-        let message = format!("FleetRollout {} rolls the same package out", earlier.key.name);
-        no(Reason::OtherRollout, &message, true)
+        let message = format!(
+            "FleetRollout {} was there first, and rolls the same package out: delete one of the two",
+            earlier.key.name
+        );
+        Some(Obstacle { reason: Reason::OtherRollout, message, stalled: true })
     }
 
     /// What of that which was decided could not be written.
@@ -293,15 +290,12 @@ impl World<'_> {
                     decide::has_started(known, names)
                         .then(|| self.gate_of_wave(gate, spec, wave, parts, revision, gates))
                 });
-                let name = gate_name(&object.key.name, &wave.name);
-                let is_taken = !is_subdomain(&name)
-                    || !parts.gates.contains_key(wave.name.as_str())
-                        && self.state.gates.get(&object.key.beside(&name)).is_some();
-                Wave { explicit, gate, is_taken }
+                Wave { explicit, gate, hindrance: self.hindrance(&object.key, &wave.name, parts) }
             })
             .collect();
         let refusal = all.as_ref().and_then(|(all, _)| known(all).err());
         let refusal = refusal.filter(|refusal| refusal.reason == Reason::Forbidden);
+        let held = object.spec.as_ref().ok().and_then(|spec| parts.held_without_a_wave(spec));
         let package_key = package_ref.map(crate::fleet::key).unwrap_or_default();
         // At random, but always the same for the same package, whichever other clusters there are.
         let order = |cluster: &str| Fingerprint::of(&format!("{package_key} {cluster}"));
@@ -313,7 +307,7 @@ impl World<'_> {
             generation: object.generation,
             previous,
             revision,
-            obstacle: self.rollout_obstacle(object, parts).or(refusal),
+            obstacle: self.rollout_obstacle(object).or(held).or(refusal),
             hold: self.rollout_hold(object),
             refusal: self.refusal(&object.key).map(|message| Obstacle {
                 reason: Reason::NotWritten,
@@ -350,6 +344,27 @@ impl World<'_> {
             () if is_news => Work::Status(Box::new(status)),
             () => Work::Nothing,
         }
+    }
+
+    /// Why a wave cannot have its gate, if it cannot.
+    fn hindrance(&self, rollout: &Key, wave: &str, parts: &Parts<'_>) -> Option<Obstacle> {
+        let name = gate_name(&rollout.name, wave);
+        let (reason, message) = if !is_subdomain(&name) {
+            let message = format!(
+                "the name of its RolloutGate would have {} characters, at most {LONGEST_NAME}: give the wave or the FleetRollout \
+                 a shorter one",
+                name.len()
+            );
+            (Reason::InvalidSpec, message)
+        } else if !parts.gates.contains_key(wave) && self.state.gates.get(&rollout.beside(&name)).is_some() {
+            let message = format!(
+                "RolloutGate {name} is not this FleetRollout's: rename the wave, or delete that gate"
+            );
+            (Reason::GateTaken, message)
+        } else {
+            return None;
+        };
+        Some(Obstacle { reason, message, stalled: true })
     }
 
     /// Whether all clusters of a package that is wherever it is reported are known.
@@ -469,7 +484,7 @@ fn may_be_removed(gate: &GateObject) -> bool {
 impl Parts<'_> {
     /// Whether a cluster may have this revision, as far as the record is known.
     fn is_admitted(&self, cluster: &str, revision: Option<&str>) -> bool {
-        let row = self.record.as_ref().and_then(|record| record.get(cluster));
+        let row = self.record.as_ref().ok().and_then(|record| record.get(cluster));
         row.zip(revision).is_some_and(|(row, revision)| wanted::is_same(&row.revision, revision))
     }
 
@@ -604,7 +619,7 @@ impl Changes<'_> {
 
     /// Rows of clusters that may have the revision from now on.
     fn record(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let (Ok(spec), Ok(revision), Some(record)) = (&self.object.spec, self.revision, &self.parts.record)
+        let (Ok(spec), Ok(revision), Ok(record)) = (&self.object.spec, self.revision, &self.parts.record)
         else {
             return Vec::new();
         };
@@ -625,5 +640,7 @@ impl Changes<'_> {
     }
 }
 
+#[cfg(test)]
+mod obstacle_tests;
 #[cfg(test)]
 mod tests;

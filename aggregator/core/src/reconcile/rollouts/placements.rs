@@ -11,6 +11,7 @@ use statusbridge_api::names::{LONGEST_LABEL, shortened};
 use statusbridge_contract::Fingerprint;
 
 use super::record::Record;
+use crate::decide::list;
 use crate::reconcile::judge::World;
 use crate::reconcile::store::Key;
 
@@ -26,7 +27,23 @@ pub struct Placements {
     /// All ClusterProfiles that there are, where the sets are made of some.
     pub profiles: Arc<BTreeSet<Key>>,
     /// Clusters that are in none of them, because they have no ClusterProfile.
-    pub without_profile: usize,
+    without_profile: BTreeSet<String>,
+}
+
+impl Placements {
+    /// That clusters are in none of the sets, if any are.
+    pub fn lack(&self) -> Option<String> {
+        let names: Vec<String> = self.without_profile.iter().cloned().collect();
+        let clusters = match names.len() {
+            0 => return None,
+            1 => "1 admitted cluster has".to_owned(),
+            many => format!("{many} admitted clusters have"),
+        };
+        Some(format!(
+            "{clusters} no ClusterProfile, without which no PlacementDecision names any: {}",
+            list(&names)
+        ))
+    }
 }
 
 /// Who is placed: the name of a cluster, or the place of its ClusterProfile.
@@ -57,8 +74,8 @@ impl World<'_> {
                 continue;
             }
             // Of a record that cannot be read nothing is said, and what was said stays.
-            let Some(record) = Record::of(&state.rollout_slices, &rollout.key, &spec.fleet_package_ref.name)
-            else {
+            let package = Some(spec.fleet_package_ref.name.as_str());
+            let Ok(record) = Record::of(&state.rollout_slices, &rollout.key, package) else {
                 continue;
             };
             let mut revisions = BTreeMap::<Fingerprint, Vec<&str>>::new();
@@ -69,12 +86,14 @@ impl World<'_> {
             let mut revisions: Vec<_> = revisions.into_iter().collect();
             revisions.sort_by_key(|(revision, _)| Some(*revision) != current);
             for api in &spec.placement_decisions {
-                let mut without_profile = 0;
+                let mut without_profile = BTreeSet::new();
                 let mut placed = |cluster: &str| match api {
                     PlacementApi::OpenClusterManagement => Some(Placed::Cluster(cluster.to_owned())),
                     PlacementApi::Multicluster => {
                         let profile = state.profiles.profile(cluster);
-                        without_profile += usize::from(profile.is_none());
+                        if profile.is_none() {
+                            without_profile.insert(cluster.to_owned());
+                        }
                         profile.cloned().map(Placed::Profile)
                     }
                 };

@@ -10,9 +10,9 @@ use crate::reconcile::store::Event;
 use crate::testing::{self, Exposition, failed, feeds, healthy, tell};
 use crate::time::Seconds;
 
-const T: Seconds = 10_000.0;
+pub(crate) const T: Seconds = 10_000.0;
 
-fn object(kind: &str, name: &str, more: &Value) -> LazyObject {
+pub(crate) fn object(kind: &str, name: &str, more: &Value) -> LazyObject {
     let mut object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "tenant", "name": name, "uid": name, "resourceVersion": "1", "generation": 1},
@@ -27,7 +27,7 @@ fn object(kind: &str, name: &str, more: &Value) -> LazyObject {
 }
 
 /// A rollout of revision r2: its first wave has the clusters a to f, of which all but e and f are admitted.
-fn hub() -> State {
+pub(crate) fn hub() -> State {
     let mut fleet = Fleet::new(FleetSettings::default());
     for (uid, cluster, said) in [
         (1, "a", healthy("r2", 100)),
