@@ -88,7 +88,7 @@ pub struct Gate<'a> {
     pub settled: BTreeSet<&'a str>,
 }
 
-/// What follows.
+/// What a FleetRollout's status should say, and how it goes on.
 pub struct Decision<'a> {
     /// The status.
     pub status: FleetRolloutStatus,
@@ -105,7 +105,7 @@ pub enum Step<'a> {
     Admit(usize, Vec<&'a str>),
 }
 
-/// What follows.
+/// Decides both.
 pub fn decide<'a>(input: &'a Input<'a>) -> Decision<'a> {
     let (status, steps) = match (input.spec, &input.revision) {
         (Err(error), _) => {

@@ -5,6 +5,7 @@
 //!                                  └─pictures──> fleet, and what changes in it
 //! ```
 
+pub(crate) mod admitted;
 mod details;
 mod failure;
 mod fleet;
@@ -12,7 +13,6 @@ pub mod gates;
 mod lists;
 mod params;
 mod pictures;
-pub(crate) mod rollouts;
 mod verdict;
 
 use std::convert::Infallible;

@@ -41,7 +41,7 @@ pub(super) fn of<'a>(
                 if let Ok(members) = &members {
                     taken.extend(members);
                 }
-                let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members.as_deref());
+                let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members_fingerprint.as_deref());
                 pending(input, (at, &plan.name), wave, (members, told), may_grow, &mut steps, &mut stop)
             }
         };
@@ -125,7 +125,7 @@ fn started<'a>(
     stop: &mut Option<Obstacle>,
 ) -> WaveStatus {
     let now = mark(gate.members.iter().copied());
-    let told = before.and_then(|it| it.members.clone());
+    let told = before.and_then(|it| it.members_fingerprint.clone());
     let is_told = told.is_some();
     // Without a status, as after a restore, the gate is all that is known.
     let members = told.unwrap_or_else(|| now.clone());
@@ -163,7 +163,7 @@ fn started<'a>(
         gate: Some(gate.name.to_owned()),
         clusters: total,
         admitted: total - waits.len() as u64,
-        members: Some(members),
+        members_fingerprint: Some(members),
         started_at: before.and_then(|it| it.started_at.clone()).or_else(|| Some(time(input.moment.now))),
         opened_at: before
             .and_then(|it| it.opened_at.clone())
@@ -229,7 +229,7 @@ fn pending<'a>(
             if told == Some(mark.as_str()) {
                 steps.push(Step::Start(at, members));
             }
-            status.members = Some(mark);
+            status.members_fingerprint = Some(mark);
         }
         // A selector or names that mean nobody who is not in a wave already, or a package that is nowhere: a person may
         // have meant another.
@@ -259,7 +259,7 @@ fn unstarted(name: &str) -> WaveStatus {
         gate: None,
         clusters: 0,
         admitted: 0,
-        members: None,
+        members_fingerprint: None,
         started_at: None,
         opened_at: None,
         message: None,
