@@ -54,7 +54,7 @@ pub struct AdmittedCluster {
     /// Name of the cluster.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
-    /// The revision that the cluster may have, as the FleetRollout wrote it.
+    /// The revision that the cluster may have, in the words of the FleetRollout or its FleetPackage.
     #[schemars(length(min = 1, max = 256))]
     pub revision: String,
     /// The wave by which it was admitted.

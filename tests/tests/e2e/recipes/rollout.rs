@@ -3,7 +3,7 @@
 
 use super::argocd_waves::{COMMIT, Central, LATER, come_to_run, content, refused, run_now};
 use super::fleets::controller;
-use super::{edited, file, ready, recipe};
+use super::{edited, file, ready};
 use crate::e2e::handed_over::{hash, may_ask, token};
 use crate::e2e::rollouts::A_WHILE;
 use crate::e2e::world::*;
