@@ -41,7 +41,8 @@ pub(super) fn of<'a>(
                 if let Ok(members) = &members {
                     taken.extend(members);
                 }
-                let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members_fingerprint.as_deref());
+                let told =
+                    before.filter(|it| it.gate.is_none()).and_then(|it| it.members_fingerprint.as_deref());
                 pending(input, (at, &plan.name), wave, (members, told), may_grow, &mut steps, &mut stop)
             }
         };
