@@ -53,7 +53,7 @@ crate::catalogue! {
     GateTaken,
     /// The gate of a wave names other clusters than the wave started with.
     GateChanged,
-    /// The gate of a wave is stalled: too many of its clusters have failed.
+    /// The gate of a wave is stalled: too many of its clusters have failed, or it cannot be judged by its spec.
     WaveFailed,
     /// Something that the aggregator has to write for a FleetRollout cannot be written; the message says what, and why.
     NotWritten,

@@ -32,25 +32,24 @@ pub(crate) struct Admitted(Mutex<State>);
 struct State {
     slices: RolloutSlices,
     /// Those that somebody asked for since they last changed.
-    asked: HashMap<Key, Arc<Record>>,
+    asked: HashMap<Key, Arc<Rows>>,
 }
 
 /// What one FleetRollout has admitted: at least one cluster.
 #[derive(Debug)]
-pub(crate) struct Record {
-    /// Its rows, by cluster.
-    pub(crate) rows: BTreeMap<String, AdmittedCluster>,
+pub(crate) struct Rows {
+    pub(crate) by_cluster: BTreeMap<String, AdmittedCluster>,
     text: OnceLock<Bytes>,
 }
 
-impl Record {
-    pub(crate) fn new(rows: BTreeMap<String, AdmittedCluster>) -> Self {
-        Self { rows, text: OnceLock::new() }
+impl Rows {
+    pub(crate) fn new(by_cluster: BTreeMap<String, AdmittedCluster>) -> Self {
+        Self { by_cluster, text: OnceLock::new() }
     }
 
     /// All of it as text, which those who ask share: `make` is asked once.
     pub(crate) fn text(&self, make: impl FnOnce(&BTreeMap<String, AdmittedCluster>) -> Bytes) -> Bytes {
-        self.text.get_or_init(|| make(&self.rows)).clone()
+        self.text.get_or_init(|| make(&self.by_cluster)).clone()
     }
 }
 
@@ -73,10 +72,10 @@ impl Admitted {
     }
 
     /// What a FleetRollout has admitted; `None` where there is no row of one of that name.
-    pub(crate) fn by(&self, rollout: &Key) -> Result<Option<Arc<Record>>, Unknown> {
+    pub(crate) fn by(&self, rollout: &Key) -> Result<Option<Arc<Rows>>, Unknown> {
         let State { slices, asked } = &mut *self.state();
-        if let Some(record) = asked.get(rollout) {
-            return Ok(Some(record.clone()));
+        if let Some(rows) = asked.get(rollout) {
+            return Ok(Some(rows.clone()));
         }
         if !slices.complete() {
             return Err(Unknown::Unread);
@@ -86,9 +85,9 @@ impl Admitted {
             return Ok(None);
         }
         let rows = rows.into_iter().map(|(cluster, row)| (cluster.to_owned(), row.clone())).collect();
-        let record = Arc::new(Record::new(rows));
-        asked.insert(rollout.clone(), record.clone());
-        Ok(Some(record))
+        let rows = Arc::new(Rows::new(rows));
+        asked.insert(rollout.clone(), rows.clone());
+        Ok(Some(rows))
     }
 
     fn take(&self, event: Event<LazyObject>) {
@@ -145,8 +144,8 @@ mod tests {
     }
 
     fn clusters(admitted: &Admitted) -> Result<Vec<String>, Unknown> {
-        let record = admitted.by(&payments())?;
-        Ok(record.map(|record| record.rows.keys().cloned().collect()).unwrap_or_default())
+        let rows = admitted.by(&payments())?;
+        Ok(rows.map(|rows| rows.by_cluster.keys().cloned().collect()).unwrap_or_default())
     }
 
     #[test]
@@ -183,7 +182,7 @@ mod tests {
         admitted.take(Event::Apply(slice("2", "3", json!([{"clusterName": "b"}]))));
         assert_eq!(clusters(&admitted), Err(Unknown::Unreadable));
         admitted.take(Event::Apply(slice("2", "4", json!([row("b", "r2")]))));
-        assert_eq!(admitted.by(&payments()).unwrap().unwrap().rows["b"].revision, "r2");
+        assert_eq!(admitted.by(&payments()).unwrap().unwrap().by_cluster["b"].revision, "r2");
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::hub::lease::{self, Election};
 use crate::hub::sweeper::Sweeper;
 use crate::metrics::Metrics;
 use crate::serve::api::Api;
-use crate::serve::api::rollouts::Rollouts;
+use crate::serve::api::admitted::Rollouts;
 use crate::serve::cluster_tokens::{ClusterTokens, Files};
 use crate::serve::config::ConfigFile;
 use crate::serve::controller::{Controller, Pace, Settings};

@@ -22,7 +22,7 @@ use crate::clock;
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::serve::api::rollouts::{Question, Rollouts};
+use crate::serve::api::admitted::{Question, Rollouts};
 use crate::serve::api::{Api, Body, Endpoint, gates, is_local, whole};
 use crate::serve::ui;
 

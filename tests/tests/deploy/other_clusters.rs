@@ -1,4 +1,5 @@
-//! The recipes that bring the exporter to every cluster: their tools' schemas take them, and the chart takes their values.
+//! The recipes that bring the exporter to every cluster: their tools' schemas take them, and the chart takes their values. And
+//! values of the aggregator's chart for rollouts.
 
 use super::*;
 use statusbridge_tests::{Etcd, Rig, run};
@@ -83,4 +84,22 @@ async fn recipes_bring_the_exporter_to_every_cluster() {
         Ok(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_chart_takes_the_values_for_rollouts() -> Result<()> {
+    for (file, is_for_clusters) in [("argocd-rollout-values.yaml", false), ("flux-rollout-values.yaml", true)]
+    {
+        let file = repository("deploy/recipes").join(file);
+        let file = ["--values", file.to_str().context("where the values are")?];
+        let objects = Chart::Aggregator.render(NAMESPACE, &file).await?;
+        let deployment = the(&objects, "Deployment", Chart::Aggregator.name())?;
+        let env = pods::container(deployment)["env"].as_array().context("no variables")?;
+        let serves = json!({"name": "STATUSBRIDGE_SERVE_ROLLOUTS", "value": "true"});
+        ensure!(env.contains(&serves), "{env:?}");
+        let mounts = pods::container(deployment)["volumeMounts"].as_array().context("no mounts")?;
+        let has_tokens = mounts.iter().any(|it| it["mountPath"] == "/etc/statusbridge/cluster-tokens");
+        ensure!(has_tokens == is_for_clusters, "{mounts:?}");
+    }
+    Ok(())
 }

@@ -16,24 +16,27 @@ pub(crate) fn token(cluster: &str) -> String {
     format!("token-of-{cluster}")
 }
 
+/// What the aggregator knows of it.
+pub(crate) fn hash(cluster: &str) -> String {
+    Sha256::digest(token(cluster)).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Writes which of these clusters may ask.
 pub(crate) fn may_ask(file: &Path, clusters: &[&str]) -> Result<()> {
-    let lines = clusters.iter().map(|cluster| {
-        let hash: String = Sha256::digest(token(cluster)).iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("- {{cluster: {cluster}, sha256: {hash}}}\n")
-    });
+    let lines =
+        clusters.iter().map(|cluster| format!("- {{cluster: {cluster}, sha256: {}}}\n", hash(cluster)));
     std::fs::write(file, lines.collect::<String>())?;
     Ok(())
 }
 
 /// The files of an aggregator that clusters ask, and the flags that name them.
-pub(crate) struct Files {
-    pub(crate) tokens: PathBuf,
+struct Files {
+    tokens: PathBuf,
     flags: Vec<String>,
 }
 
 impl Files {
-    pub(crate) fn write(rig: &Rig) -> Result<Self> {
+    fn write(rig: &Rig) -> Result<Self> {
         let (tokens, config) = (rig.dir().join("tokens.yaml"), rig.dir().join("config.yaml"));
         may_ask(&tokens, &CLUSTERS)?;
         std::fs::write(&config, json!({"rollouts": {"tokensFile": tokens}}).to_string())?;
@@ -43,13 +46,13 @@ impl Files {
     }
 
     /// Options that have them.
-    pub(crate) fn named(&self, mut options: AggregatorOptions) -> AggregatorOptions {
+    fn named(&self, mut options: AggregatorOptions) -> AggregatorOptions {
         options.more.extend(self.flags.iter().cloned());
         options
     }
 }
 
-pub(crate) fn path(rollout: &str, cluster: &str) -> String {
+fn path(rollout: &str, cluster: &str) -> String {
     format!("/v1alpha1/rollouts/default/{rollout}/clusters/{cluster}")
 }
 

@@ -39,6 +39,15 @@ fn recipe(name: &str) -> Result<Vec<Value>> {
     serde_saphyr::from_multiple(&text).with_context(|| format!("{}", path.display()))
 }
 
+/// A recipe with other words in the place of those that everybody has to edit, and of times that are too long for a test.
+fn edited(name: &str, words: &[(&str, &str)]) -> Result<Vec<Value>> {
+    let edited = recipe(name)?.into_iter().map(|object| {
+        let text = words.iter().fold(object.to_string(), |text, (old, new)| text.replace(old, new));
+        Ok(serde_json::from_str(&text)?)
+    });
+    edited.collect()
+}
+
 /// A hub with one cluster that is at the first revision.
 struct One {
     fleet: FakeFleet,

@@ -19,7 +19,7 @@ pub(crate) struct Setup {
     pub(crate) fleet: FakeFleet,
     pub(crate) prometheus: Prometheus,
     pub(crate) hub: Hub,
-    _etcd: Etcd,
+    pub(crate) etcd: Etcd,
 }
 
 impl Setup {
@@ -42,7 +42,7 @@ impl Setup {
         options.more = ["--backend-timeout", "2s"].map(str::to_owned).into();
         let hub = Hub::start_with(rig, &etcd, change(options)?).await?;
         hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
-        Ok(Self { fleet, prometheus, hub, _etcd: etcd })
+        Ok(Self { fleet, prometheus, hub, etcd })
     }
 
     /// Makes or changes a rollout.

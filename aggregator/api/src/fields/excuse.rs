@@ -35,7 +35,7 @@ pub struct Excuse {
 pub struct ExcusedCluster {
     /// Name of the cluster.
     pub cluster_name: String,
-    /// Why.
+    /// Why the cluster is excused.
     pub reason: String,
     /// From when on it counts again, where that is known.
     pub until: Option<Time>,

@@ -23,13 +23,13 @@ pub struct RevisionFrom {
         "message": "apiVersion must be a version or group/version, such as v1 or source.toolkit.fluxcd.io/v1"
     }]))]
     pub api_version: String,
-    /// Its kind, which must be a namespaced one.
+    /// Kind of the object, which must be a namespaced one.
     #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = [{
         "rule": "self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')",
         "message": "kind must be the name of a kind, such as GitRepository"
     }]))]
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// A CEL expression over `object` that gives the revision as a text, such as

@@ -47,8 +47,9 @@ pub struct FleetRolloutSpec {
         "message": "fleetPackageRef is immutable; create another FleetRollout instead"
     }]))]
     pub fleet_package_ref: FleetPackageRef,
-    /// The revision to roll out, in the words of the delivery system. Left out: the one that the FleetPackage wants, which it
-    /// may read from another object by `revisionFrom`. Another revision begins at the first wave.
+    /// The revision to roll out. Delivery systems get this text as it stands: write it as yours takes it, such as all 40 digits
+    /// of a commit. Left out: the one that the FleetPackage wants, which it may read from another object by `revisionFrom`.
+    /// Another revision begins at the first wave.
     #[schemars(length(min = 1, max = 256), extend("x-kubernetes-validations" = [
         {
             "rule": "self.trim() == self",
@@ -98,16 +99,17 @@ pub enum PlacementApi {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wave {
-    /// Its name. The wave's gate is called like the FleetRollout, a hyphen, and this.
+    /// Name of the wave. The wave's gate is called like the FleetRollout, a hyphen, and this name.
     #[schemars(length(min = 1, max = 63), extend("x-kubernetes-validations" = [{
         "rule": "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "message": "name must consist of a to z, 0 to 9 and hyphens, and begin and end with a letter or digit"
     }]))]
     pub name: String,
-    /// Its clusters. They are told apart when the wave starts, and stay the same for the revision.
+    /// Which clusters the wave has. It is decided when the wave starts, and stays the same for the revision.
     pub clusters: WaveClusters,
     /// How many clusters of the wave may be on the way at the same time, as a number or as a share of the wave, rounded up.
-    /// Default: all of them.
+    /// Default: all of them. A cluster is on the way while it is admitted, and is neither at the revision as the gate asks for,
+    /// nor failed, nor excused.
     #[schemars(extend("pattern" = "^(100|[1-9][0-9]?)%$", "minimum" = 1, "maximum" = 1_000_000))]
     pub max_concurrency: Option<Amount>,
     /// What must be true of the wave's clusters before the next wave starts: the terms of its RolloutGate. Default: all of
@@ -125,16 +127,17 @@ pub struct Wave {
     "message": "exactly one of names, selector, count and percentage must be set"
 }]))]
 pub struct WaveClusters {
-    /// These.
+    /// The clusters of these names. They need not be among the FleetPackage's.
     #[schemars(length(min = 1, max = 10_000), inner(length(min = 1, max = 253)), extend("x-kubernetes-list-type" = "set"))]
     pub names: Option<Vec<String>>,
-    /// Those whose ClusterProfile has these labels.
+    /// The clusters whose ClusterProfile has these labels. They need not be among the FleetPackage's.
     pub selector: Option<LabelSelector>,
-    /// So many of the rest: of the FleetPackage's clusters, those that no wave names or selects and no earlier wave has
-    /// taken. They come in an order that stays the same while clusters come and go, those that are excused last.
+    /// This number of the FleetPackage's clusters that no wave names or selects and no earlier wave has taken. They come in an
+    /// order that stays the same while clusters come and go, those that are excused last.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub count: Option<i64>,
-    /// Such a share of the rest, rounded up: `100%` for all that are left.
+    /// This share, rounded up, of the FleetPackage's clusters that no wave names or selects and no earlier wave has taken. `100%`
+    /// takes all that are left.
     pub percentage: Option<Percentage>,
 }
 
@@ -161,13 +164,14 @@ pub struct FleetRolloutStatus {
     pub fingerprint: Option<String>,
     /// When its first wave could start.
     pub started_at: Option<Time>,
-    /// When the gates of all waves were first open, with every cluster of them admitted. It stays so for the revision.
+    /// When the gates of all waves had been open, with every cluster of them admitted. It stays until somebody deletes a wave's
+    /// gate or gives it other clusters, or the plan gets another wave.
     pub completed_at: Option<Time>,
     /// The latest wave that has started, and how many there are: `eu (2/5)`.
     pub wave: Option<String>,
     /// Clusters that may have the revision, of those in all waves: `12/400`.
     pub admitted: Option<String>,
-    /// The same as numbers.
+    /// Numbers of clusters in all waves, and in none.
     pub clusters: Option<RolloutCounts>,
     /// How far each wave is, in the spec's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -197,9 +201,9 @@ pub struct FleetRolloutStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutCounts {
-    /// In any wave; those of waves that have not started as they would start now.
+    /// Clusters in any wave; a wave that has not started counts as it would start now.
     pub total: u64,
-    /// Of those, may have the revision.
+    /// Those of them that may have the revision.
     pub admitted: u64,
     /// Clusters of the FleetPackage that are in no wave. While the last wave has not started, it may take them yet.
     pub left_out: u64,
@@ -210,24 +214,24 @@ pub struct RolloutCounts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaveStatus {
-    /// Its name.
+    /// Name of the wave.
     pub name: String,
-    /// How far it is.
+    /// How far the wave is.
     pub state: WaveState,
-    /// Its RolloutGate, once it has started.
+    /// Name of the wave's RolloutGate, once the wave has started.
     pub gate: Option<String>,
-    /// Its clusters; before it starts, as many as there would be now.
+    /// How many clusters the wave has; before it starts, how many it would have now.
     pub clusters: u64,
     /// How many of them may have the revision.
     pub admitted: u64,
-    /// Stands for the clusters with which the wave starts. It is told before the gate is made; while the gate names others, no
-    /// cluster is admitted.
-    pub members: Option<String>,
-    /// When it started.
+    /// Stands for the names of the clusters with which the wave starts. It is written before the gate is made; while the gate
+    /// names other clusters, nobody is admitted.
+    pub members_fingerprint: Option<String>,
+    /// When the wave started.
     pub started_at: Option<Time>,
-    /// When its gate was first open with all of its clusters admitted.
+    /// When the wave's gate was first open with all of the wave's clusters admitted.
     pub opened_at: Option<Time>,
-    /// What it waits for.
+    /// What the wave waits for.
     pub message: Option<String>,
 }
 
@@ -236,11 +240,11 @@ pub struct WaveStatus {
 pub enum WaveState {
     /// It has not started.
     Pending,
-    /// Its clusters are admitted, or its gate is not open.
+    /// It has started, and its gate is not open.
     Progressing,
     /// Its gate is open.
     Open,
-    /// Its gate is stalled: too many clusters have failed.
+    /// Its gate is stalled: too many clusters have failed, or the gate cannot be judged by its spec.
     Failed,
 }
 
@@ -249,7 +253,7 @@ pub enum WaveState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousRollout {
-    /// The revision.
+    /// The revision that was rolled out before.
     pub revision: String,
     /// When its first wave could start.
     pub started_at: Option<Time>,

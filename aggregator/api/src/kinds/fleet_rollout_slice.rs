@@ -40,7 +40,7 @@ pub struct FleetRolloutSlice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetRolloutRef {
-    /// Its name.
+    /// Name of the FleetRollout.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -52,13 +52,13 @@ pub struct AdmittedCluster {
     /// Name of the cluster.
     #[schemars(length(min = 1, max = 253))]
     pub cluster_name: String,
-    /// The revision that it may have.
+    /// The revision that the cluster may have, in the words of the FleetRollout or its FleetPackage.
     #[schemars(length(min = 1, max = 256))]
     pub revision: String,
     /// The wave by which it was admitted.
     #[schemars(length(max = 63))]
     pub wave: String,
-    /// Since when.
+    /// Since when the cluster may have the revision.
     pub since: Time,
 }
 

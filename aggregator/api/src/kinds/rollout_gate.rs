@@ -142,7 +142,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetPackageRef {
-    /// Its name.
+    /// Name of the FleetPackage.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -151,7 +151,7 @@ pub struct FleetPackageRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateRef {
-    /// Its name.
+    /// Name of the RolloutGate.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -279,7 +279,7 @@ pub struct Approved {
     pub name: String,
     /// Who approved.
     pub user: String,
-    /// When.
+    /// When it was approved.
     pub at: Option<Time>,
 }
 

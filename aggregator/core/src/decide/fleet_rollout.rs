@@ -95,7 +95,7 @@ pub struct Gate<'a> {
     pub unseen: Vec<&'a str>,
 }
 
-/// What follows.
+/// What a FleetRollout's status should say, and how it goes on.
 pub struct Decision<'a> {
     /// The status.
     pub status: FleetRolloutStatus,
@@ -123,10 +123,10 @@ pub(crate) fn known<'s>(
 /// Whether a wave of which a status says this has started with a gate for these clusters: it has told so before. Else the gate
 /// is whoever's, as anybody could have made it who may write gates.
 pub(crate) fn has_started<'n>(known: &WaveStatus, members: impl IntoIterator<Item = &'n str>) -> bool {
-    known.members.as_ref().is_some_and(|told| known.gate.is_some() || *told == mark(members))
+    known.members_fingerprint.as_ref().is_some_and(|told| known.gate.is_some() || *told == mark(members))
 }
 
-/// What follows.
+/// Decides both.
 pub fn decide<'a>(input: &'a Input<'a>) -> Decision<'a> {
     let (status, steps) = match (input.spec, &input.revision) {
         (Err(error), _) => {

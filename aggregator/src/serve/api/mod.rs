@@ -5,6 +5,7 @@
 //!                                  └─pictures──> fleet, and what changes in it
 //! ```
 
+pub(crate) mod admitted;
 mod details;
 mod failure;
 mod fleet;
@@ -12,7 +13,6 @@ pub mod gates;
 mod lists;
 mod params;
 mod pictures;
-pub(crate) mod rollouts;
 mod verdict;
 
 use std::convert::Infallible;
@@ -360,7 +360,7 @@ mod tests {
             let taken: BTreeSet<&str> = match Endpoint::of(&example) {
                 Some(endpoint) => endpoint.params().iter().copied().collect(),
                 None if example.starts_with(gates::PATH) => ["revision"].into(),
-                None if rollouts::Question::of(&example).is_some() => BTreeSet::new(),
+                None if admitted::Question::of(&example).is_some() => BTreeSet::new(),
                 None => panic!("{path} is not served"),
             };
             assert_eq!(described_params, taken, "{path}");

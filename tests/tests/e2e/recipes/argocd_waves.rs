@@ -1,7 +1,7 @@
 //! The recipes `argocd-waves-*` with what they are for: a real Argo CD that delivers from git, and gates that the aggregator
 //! judges by what exporters read of its Applications.
 
-use super::{file, pod, recipe, wait_role};
+use super::{edited, file, pod, recipe, wait_role};
 use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 const PACKAGE: &str = "payments";
 /// The commit that the recipes name.
-const COMMIT: &str = "4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
+pub(super) const COMMIT: &str = "4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
 /// A rollout through all waves, on a busy machine.
-const LATER: Duration = Duration::from_secs(150);
+pub(super) const LATER: Duration = Duration::from_secs(150);
 /// Whatever stands so long is not about to change.
 const STILL: Duration = Duration::from_secs(30);
 
 /// Content of the package at a version.
-fn content(version: &str) -> Value {
+pub(super) fn content(version: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PACKAGE, "namespace": "default"},
         "data": {"version": version},
@@ -31,27 +31,27 @@ fn content(version: &str) -> Value {
 }
 
 /// The same, as no API server takes it.
-fn refused(version: &str) -> Value {
+pub(super) fn refused(version: &str) -> Value {
     let mut content = content(version);
     content["metadata"]["labels"] = json!({"no name of a label": ""});
     content
 }
 
 /// What a cluster runs, if anything.
-async fn runs(cluster: &ApiServer) -> Result<Option<String>> {
+pub(super) async fn runs(cluster: &ApiServer) -> Result<Option<String>> {
     let maps = Api::<ConfigMap>::namespaced(cluster.client(), "default");
     Ok(maps.get_opt(PACKAGE).await?.and_then(|map| map.data?.remove("version")))
 }
 
 /// Fails unless the clusters run these versions.
-async fn run_now(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
+pub(super) async fn run_now(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
     let found = try_join_all(clusters.iter().map(|cluster| runs(cluster))).await?;
     ensure!(found.iter().map(Option::as_deref).eq(versions.map(Some)), "the clusters run {found:?}");
     Ok(())
 }
 
 /// Waits until the clusters run these versions.
-async fn come_to_run(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
+pub(super) async fn come_to_run(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
     eventually(LATER, &format!("the clusters run {versions:?}"), async || run_now(clusters, versions).await)
         .await
 }
@@ -73,7 +73,7 @@ async fn waits_in_sync(api: &ApiServer, application: &str, object: &str) -> Resu
 }
 
 /// Repositories of the package and of the fleet.
-struct Repositories {
+pub(super) struct Repositories {
     payments: GitRepository,
     fleet: GitRepository,
 }
@@ -85,8 +85,13 @@ impl Repositories {
         Ok(Self { payments, fleet })
     }
 
+    /// Commits content of the package, and gives back the commit.
+    pub(super) async fn publish(&self, content: &Value) -> Result<String> {
+        self.payments.commit(&[("app/app.json", &content.to_string())]).await
+    }
+
     /// The objects of a recipe, about a commit in these repositories and with shorter times.
-    fn objects(&self, name: &str, commit: &str) -> Result<Vec<Value>> {
+    pub(super) fn objects(&self, name: &str, commit: &str) -> Result<Vec<Value>> {
         let (payments, fleet) = (self.payments.url(), self.fleet.url());
         let words = [
             (COMMIT, commit),
@@ -96,11 +101,7 @@ impl Repositories {
             ("\"10s\"", "\"1s\""),
             ("\"3m\"", "\"5s\""),
         ];
-        let prepared = recipe(name)?.into_iter().map(|object| {
-            let text = words.iter().fold(object.to_string(), |text, (old, new)| text.replace(old, new));
-            Ok(serde_json::from_str(&text)?)
-        });
-        prepared.collect()
+        edited(name, &words)
     }
 
     /// Commits objects to the fleet's repository, a file each in a directory.
@@ -116,25 +117,38 @@ impl Repositories {
 }
 
 /// A hub whose Argo CD delivers to two clusters, beside an exporter.
-struct Central {
-    repositories: Repositories,
+pub(super) struct Central {
+    pub(super) repositories: Repositories,
     clusters: [ApiServer; 2],
-    hub: Hub,
+    pub(super) hub: Hub,
     _argo_cd: ArgoCd,
-    exporter: Exporter,
-    _prometheus: Prometheus,
+    pub(super) exporter: Exporter,
+    pub(super) prometheus: Prometheus,
     _etcd: Etcd,
 }
 
 impl Central {
     async fn start(rig: &Rig) -> Result<Self> {
+        let believes = |options: AggregatorOptions| {
+            options.believing(rig.dir(), "argocd-application", &[("hub", "eu-*")])
+        };
+        Self::start_with(rig, believes).await
+    }
+
+    /// The same with other options of the aggregator, which have to believe the exporter.
+    pub(super) async fn start_with(
+        rig: &Rig,
+        change: impl FnOnce(AggregatorOptions) -> Result<AggregatorOptions>,
+    ) -> Result<Self> {
         let repositories = Repositories::start(rig).await?;
         let etcd = Etcd::start(rig).await?;
         let (eu_1, eu_2) =
             tokio::try_join!(ApiServer::start(rig, &etcd, "eu-1"), ApiServer::start(rig, &etcd, "eu-2"))?;
         let clusters = [eu_1, eu_2];
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job()])).await?;
-        let hub = Hub::start_with_speaker(rig, &etcd, &prometheus.url(), "argocd-application").await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = ["--backend-timeout", "2s"].map(str::to_owned).into();
+        let hub = Hub::start_with(rig, &etcd, change(options)?).await?;
         hub.api.ensure_namespace("fleet").await?;
         let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
         let argo_cd = ArgoCd::start(rig, &hub.api, &scripts).await?;
@@ -145,18 +159,10 @@ impl Central {
         let exporter = Exporter::start(rig, "exporter-hub", hub.api.kubeconfig(), &presets).await?;
         let job = job().target(exporter.address(), &[("cluster", "hub")]);
         prometheus.reload(&PrometheusConfig::with_jobs([job])).await?;
-        Ok(Self {
-            repositories,
-            clusters,
-            hub,
-            _argo_cd: argo_cd,
-            exporter,
-            _prometheus: prometheus,
-            _etcd: etcd,
-        })
+        Ok(Self { repositories, clusters, hub, _argo_cd: argo_cd, exporter, prometheus, _etcd: etcd })
     }
 
-    fn clusters(&self) -> [&ApiServer; 2] {
+    pub(super) fn clusters(&self) -> [&ApiServer; 2] {
         self.clusters.each_ref()
     }
 }
@@ -184,9 +190,7 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
     run("e2e-recipes-argocd-central", async |rig| {
         let central = Central::start(rig).await?;
         let (hub, repositories) = (&central.hub, &central.repositories);
-        let commits = async |version: &str| {
-            repositories.payments.commit(&[("app/app.json", &content(version).to_string())]).await
-        };
+        let commits = async |version: &str| repositories.publish(&content(version)).await;
         let moves = async |cluster: &str, commit: &str| {
             hub.api.apply_object(&application(repositories, cluster, commit)).await.map(drop)
         };
@@ -260,7 +264,7 @@ async fn an_app_of_apps_goes_on_to_the_second_wave_once_the_gate_of_the_first_is
         let central = Central::start(rig).await?;
         let (hub, repositories) = (&central.hub, &central.repositories);
         let rolls_out = async |content: Value| -> Result<()> {
-            let commit = repositories.payments.commit(&[("app/app.json", &content.to_string())]).await?;
+            let commit = repositories.publish(&content).await?;
             let objects = repositories.objects("argocd-waves-hub.yaml", &commit)?;
             let (root, rest) = objects.split_first().context("an empty recipe")?;
             repositories.commit("rollout", rest).await?;
@@ -415,7 +419,7 @@ async fn a_cluster_syncs_once_the_job_before_has_seen_the_gate_of_the_wave_befor
             try_join_all(clusters.iter().map(|cluster| ArgoCd::start(rig, cluster, &scripts))).await?;
 
         let rolls_out = async |content: Value| -> Result<()> {
-            let commit = repositories.payments.commit(&[("app/app.json", &content.to_string())]).await?;
+            let commit = repositories.publish(&content).await?;
             for mut object in recipe("flux-waves-hub.yaml")? {
                 let spec = &mut object["spec"];
                 spec["revision"] = json!(commit);

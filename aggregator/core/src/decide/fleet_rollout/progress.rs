@@ -37,7 +37,8 @@ pub(super) fn of<'a>(
             (None, Some(passed)) => passed.clone(),
             (None, None) => {
                 let members = would_be(input, (wave, &plan.clusters), &mut taken, &mut rest, may_grow);
-                let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members.as_deref());
+                let told =
+                    before.filter(|it| it.gate.is_none()).and_then(|it| it.members_fingerprint.as_deref());
                 pending(input, (at, &plan.name), wave, (members, told), may_grow, &mut steps, &mut stop)
             }
         };
@@ -129,7 +130,7 @@ fn started<'a>(
     stop: &mut Option<Obstacle>,
 ) -> WaveStatus {
     let now = mark(gate.members.iter().copied());
-    let members = before.and_then(|it| it.members.clone());
+    let members = before.and_then(|it| it.members_fingerprint.clone());
     let waits: Vec<&str> =
         gate.members.iter().copied().filter(|cluster| !(input.is_admitted)(cluster)).collect();
     let total = gate.members.len() as u64;
@@ -173,7 +174,7 @@ fn started<'a>(
         gate: Some(gate.name.to_owned()),
         clusters: total,
         admitted: total - waits.len() as u64,
-        members,
+        members_fingerprint: members,
         started_at: before.and_then(|it| it.started_at.clone()).or_else(|| Some(time(input.moment.now))),
         opened_at: before
             .and_then(|it| it.opened_at.clone())
@@ -234,7 +235,7 @@ fn pending<'a>(
             if told == Some(mark.as_str()) {
                 steps.push(Step::Start(at, members));
             }
-            status.members = Some(mark);
+            status.members_fingerprint = Some(mark);
         }
         // A selector or names that mean nobody who is not in a wave already, or a package that is nowhere: a person may
         // have meant another.
@@ -279,7 +280,7 @@ fn unstarted(name: &str) -> WaveStatus {
         gate: None,
         clusters: 0,
         admitted: 0,
-        members: None,
+        members_fingerprint: None,
         started_at: None,
         opened_at: None,
         message: None,

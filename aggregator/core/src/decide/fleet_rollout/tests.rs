@@ -348,7 +348,8 @@ fn paused_or_hindered_nothing_grows() {
 fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
     let mut fleet = Fleet::new(&["one: 2", "two: 100%"], "a b c");
     assert_eq!(fleet.step(), "");
-    let told = |fleet: &Fleet, wave: usize| fleet.status.as_ref().unwrap().waves[wave].members.clone();
+    let told =
+        |fleet: &Fleet, wave: usize| fleet.status.as_ref().unwrap().waves[wave].members_fingerprint.clone();
     assert_eq!((told(&fleet, 0), told(&fleet, 1)), (Some(mark(["a", "b"])), None));
     // Another one has joined before the gate was made.
     fleet.rest.push("A".into());

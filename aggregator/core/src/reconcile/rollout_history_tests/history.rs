@@ -440,7 +440,7 @@ impl History {
         };
         let told = |wave: &Value| {
             let told = status.waves.iter().find(|it| wave["name"] == it.name.as_str())?;
-            told.members.clone()
+            told.members_fingerprint.clone()
         };
         let Some((_, members)) = gate(&waves[at]) else { return Some("its wave has no gate".into()) };
         if !members.contains(&row.cluster_name) {

@@ -1,23 +1,21 @@
 //! FleetRollouts through the reconciler, against a hub of a few lines.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::command::{Answer, Command, Head, Listing, Which};
+use crate::reconcile::command::Command;
 use crate::reconcile::feeds::{Planned, Polled};
 use crate::reconcile::holds::Holds;
 use crate::reconcile::judging::Judges;
-use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::owned::{Change, OwnedWrite};
 use crate::reconcile::profiles::{News, Settings};
 use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::references;
 use crate::reconcile::state::{Rules, State};
-use crate::reconcile::store::{Event, Key, Kind, Version};
+use crate::reconcile::store::{Event, Key, Kind};
+use crate::testing::hub::Hub as Objects;
 use crate::testing::{Exposition, healthy, kept, tell};
 use crate::time::{Now, Seconds};
 
@@ -30,15 +28,10 @@ fn key(name: &str) -> Key {
     Key { namespace: "fleet".into(), name: name.into() }
 }
 
-fn object(value: &Value) -> LazyObject {
-    serde_json::from_value(value.clone()).unwrap()
-}
-
 /// The reconciler, and a hub that takes all that it writes.
 struct Hub {
     reconciler: Reconciler,
-    objects: BTreeMap<(Kind, String), Value>,
-    versions: u64,
+    objects: Objects,
     epoch: i64,
     t: Seconds,
 }
@@ -53,21 +46,16 @@ impl Hub {
                 Judges::default(),
                 None,
             ),
-            objects: BTreeMap::new(),
-            versions: 0,
+            objects: Objects::default(),
             epoch: 0,
             t: START,
         };
         let mut spec = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"},
             "clusters": {"names": clusters}, "staleAfter": "1h"});
         spec.as_object_mut().unwrap().extend(package.as_object().unwrap().clone());
-        let object = |name: &str, spec: Value| {
-            json!({"metadata": {"namespace": "fleet", "name": name, "uid": name, "generation": 1,
-                "resourceVersion": "0"}, "spec": spec})
-        };
-        hub.objects.insert((Kind::FleetPackage, "p".into()), object("p", spec));
+        hub.objects.make(Kind::FleetPackage, key("p"), spec);
         let spec = json!({"fleetPackageRef": {"name": "p"}, "waves": waves});
-        hub.objects.insert((Kind::FleetRollout, "roll".into()), object("roll", spec));
+        hub.objects.make(Kind::FleetRollout, key("roll"), spec);
         hub.leads();
         hub
     }
@@ -86,46 +74,8 @@ impl Hub {
         self.reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
         let now = self.now();
         for of in KINDS {
-            let all = self.objects.iter().filter(|((kind, _), _)| *kind == of);
-            let all: Vec<_> = all.map(|(_, it)| Event::InitApply(object(it))).collect();
-            for event in [Event::Init].into_iter().chain(all).chain([Event::InitDone]) {
-                self.reconciler.heard(of, event, now);
-            }
+            self.objects.listed(of).into_iter().for_each(|event| self.reconciler.heard(of, event, now));
         }
-    }
-
-    /// The hub has another version of an object.
-    fn takes(&mut self, kind: Kind, name: &str, change: impl FnOnce(&mut Value)) -> Answer {
-        self.versions += 1;
-        let fresh =
-            || json!({"metadata": {"namespace": "fleet", "name": name, "uid": name, "generation": 0}});
-        let it = self.objects.entry((kind, name.to_owned())).or_insert_with(fresh);
-        change(it);
-        it["metadata"]["resourceVersion"] = json!(self.versions.to_string());
-        Answer::Done(Box::new(object(it)))
-    }
-
-    fn takes_owned(&mut self, write: &OwnedWrite) -> Answer {
-        let (name, content) = match &write.change {
-            Change::Create(name, content) => (name, content),
-            Change::Update(version, content) => (&version.key.name, content),
-            Change::Delete(version) => {
-                self.objects.remove(&(write.kind, version.key.name.clone()));
-                return Answer::Gone;
-            }
-        };
-        let owners = write.controller.as_ref().map(|uid| {
-            json!([{"apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout", "name": write.owner.1.name,
-                "uid": uid, "controller": true}])
-        });
-        self.takes(write.kind, name, |it| {
-            it.as_object_mut().unwrap().extend(content.fields.clone());
-            let metadata = &mut it["metadata"];
-            metadata["generation"] = json!(metadata["generation"].as_i64().unwrap() + 1);
-            metadata["labels"] = json!(content.labels);
-            metadata["annotations"] = json!(content.annotations);
-            metadata["ownerReferences"] = json!(owners);
-        })
     }
 
     /// Some seconds pass, in which these clusters say that the package is healthy at this revision, and the backend is polled.
@@ -156,17 +106,15 @@ impl Hub {
             for command in commands {
                 match command {
                     Command::Write(write) => {
-                        let key = &write.version.key;
-                        let answer =
-                            self.takes(write.kind, &key.name, |it| it["status"] = json!(write.status));
-                        self.reconciler.wrote(write.number, write.kind, key, answer, now);
+                        let answer = self.objects.write_status(&write, json!(write.status));
+                        self.reconciler.wrote(write.number, write.kind, &write.version.key, answer, now);
                     }
                     Command::WriteOwned(write) => {
-                        let answer = self.takes_owned(&write);
+                        let answer = self.objects.write_owned(&write);
                         self.reconciler.wrote_owned(&write, answer, now);
                     }
                     Command::List(number, key, listings) => {
-                        let found = listings.iter().flat_map(|it| self.heads(it)).collect();
+                        let found = listings.iter().flat_map(|it| self.objects.heads(it)).collect();
                         self.reconciler.listed(number, &key, &Ok(found), now);
                     }
                     Command::Evaluate(evaluation) => self.reconciler.evaluated(evaluation.run(), now),
@@ -178,35 +126,27 @@ impl Hub {
         panic!("it does not come to rest");
     }
 
-    fn heads(&self, Listing { kind, which }: &Listing) -> Vec<Head> {
-        let is_meant = |name: &str, it: &Value| match which {
-            Which::All => true,
-            Which::Named(named) => named == name,
-            Which::Labelled(label, value) => it["metadata"]["labels"][label] == *value,
-        };
-        let all = self.objects.iter().filter(|((of, name), it)| of == kind && is_meant(name, it));
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        all.map(|((kind, name), it)| Head {
-            kind: *kind,
-            version: Version {
-                key: key(name),
-                uid: text(&it["metadata"]["uid"]),
-                resource_version: text(&it["metadata"]["resourceVersion"]),
-            },
-            generation: it["metadata"]["generation"].as_i64().unwrap(),
-        })
-        .collect()
+    /// Somebody changes a spec.
+    fn edit(&mut self, kind: Kind, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut spec = self.spec(kind, name);
+        edit(&mut spec);
+        let made = self.objects.make(kind, key(name), spec);
+        self.reconciler.heard(kind, Event::Apply(made), self.now());
+    }
+
+    fn spec(&self, kind: Kind, name: &str) -> Value {
+        self.objects.get(kind, &key(name)).unwrap()["spec"].clone()
     }
 
     /// The clusters of a wave; none before it has started.
     fn wave(&self, name: &str) -> Vec<String> {
-        let gate = self.objects.get(&(Kind::RolloutGate, format!("roll-{name}")));
+        let gate = self.objects.get(Kind::RolloutGate, &key(&format!("roll-{name}")));
         gate.map(|it| serde_json::from_value(it["spec"]["clusters"]["names"].clone()).unwrap())
             .unwrap_or_default()
     }
 
     fn status(&self) -> Value {
-        self.objects[&(Kind::FleetRollout, "roll".to_owned())]["status"].clone()
+        self.objects.get(Kind::FleetRollout, &key("roll")).unwrap()["status"].clone()
     }
 
     fn reason(&self) -> String {
@@ -266,6 +206,78 @@ fn nobody_is_taken_of_the_rest_before_it_is_known_whom_a_selector_means() {
     hub.reconciler.profiles(news, now);
     hub.polled(&clusters, "r1");
     assert_eq!(hub.wave("canary"), ["c"]);
+}
+
+#[test]
+fn a_gate_that_was_opened_by_hand_is_not_so_for_the_next_revision() {
+    let clusters = ["a", "b", "c"];
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), two_waves());
+    hub.polled(&clusters, "r1");
+    hub.edit(Kind::RolloutGate, "roll-canary", |spec| {
+        spec["override"] = json!({"state": "Open", "reason": "promoted"});
+    });
+    hub.polled(&clusters, "r1");
+    assert_eq!(hub.wave("rest").len(), 1, "{}", hub.status());
+    hub.edit(Kind::FleetPackage, "p", |spec| spec["revision"] = json!("r3"));
+    hub.polled(&clusters, "r1");
+    hub.polled(&clusters, "r1");
+    let gate = hub.spec(Kind::RolloutGate, "roll-canary");
+    assert_eq!((&gate["revision"], &gate["override"]), (&json!("r3"), &Value::Null));
+    assert!(hub.wave("rest").is_empty(), "{}", hub.status());
+}
+
+#[test]
+fn what_closes_a_gate_by_hand_outlasts_revisions_and_cannot_be_planned_around() {
+    let clusters = ["a", "b", "c"];
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), two_waves());
+    hub.polled(&clusters, "r1");
+    let closed = json!({"state": "Closed", "reason": "stop"});
+    hub.edit(Kind::RolloutGate, "roll-canary", |spec| spec["override"] = closed.clone());
+    hub.edit(Kind::FleetPackage, "p", |spec| spec["revision"] = json!("r3"));
+    hub.polled(&clusters, "r3");
+    hub.polled(&clusters, "r3");
+    let gate = hub.spec(Kind::RolloutGate, "roll-canary");
+    assert_eq!((&gate["revision"], &gate["override"]), (&json!("r3"), &closed));
+    hub.edit(Kind::FleetRollout, "roll", |spec| spec["waves"][0]["name"] = json!("other"));
+    hub.polled(&clusters, "r3");
+    assert_eq!((hub.reason().as_str(), hub.wave("other").len()), ("GateChanged", 0), "{}", hub.status());
+}
+
+#[test]
+fn a_gate_has_the_terms_that_its_wave_has_now_and_keeps_what_people_close_it_by() {
+    let clusters = ["a", "b", "c"];
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), two_waves());
+    let terms = json!({"minSuccessTime": "1h", "maxFailures": 1});
+    hub.edit(Kind::FleetRollout, "roll", |spec| spec["waves"][0]["gate"] = terms);
+    hub.polled(&clusters, "r2");
+    let asked = |hub: &Hub| {
+        let gate = hub.spec(Kind::RolloutGate, "roll-canary");
+        ["minSuccessTime", "maxFailures", "approval", "paused"].map(|field| gate[field].clone())
+    };
+    assert_eq!(asked(&hub), [json!("1h"), json!(1), Value::Null, Value::Null]);
+    // Somebody asks for less, and for an approval.
+    hub.edit(Kind::RolloutGate, "roll-canary", |spec| {
+        spec["minSuccessTime"] = json!("0s");
+        spec["approval"] = json!("Required");
+        spec["paused"] = json!(true);
+    });
+    hub.polled(&clusters, "r2");
+    assert_eq!(asked(&hub), [json!("1h"), json!(1), json!("Required"), json!(true)]);
+    hub.edit(Kind::FleetRollout, "roll", |spec| spec["waves"][0]["gate"] = json!({}));
+    hub.polled(&clusters, "r2");
+    assert_eq!(asked(&hub), [Value::Null, Value::Null, json!("Required"), json!(true)]);
+}
+
+#[test]
+fn a_plan_that_is_being_deleted_does_nothing() {
+    let clusters = ["a", "b", "c"];
+    let mut hub = Hub::new(&clusters, json!({"revision": "r2"}), two_waves());
+    let going = hub.objects.touch(Kind::FleetRollout, key("roll"), |it| {
+        it["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");
+    });
+    hub.reconciler.heard(Kind::FleetRollout, Event::Apply(going.unwrap()), hub.now());
+    hub.polled(&clusters, "r2");
+    assert!(hub.wave("canary").is_empty(), "{}", hub.status());
 }
 
 /// Else each leader would tell once more that a rollout has come to its end, or has failed.

@@ -31,7 +31,7 @@ use super::params::{self, Params};
 use super::{BODIES, Body, JSON, OF_CLIENT, busy, whole};
 use crate::feed::push::server::bearer;
 use crate::gate_cache::{GateCache, NOT_AUTHORIZED};
-use crate::hub::admitted::{Admitted, Record, Unknown};
+use crate::hub::admitted::{Admitted, Rows, Unknown};
 use crate::serve::cluster_tokens::ClusterTokens;
 
 /// Where Argo CD posts to; what precedes `api` is `baseUrl` of the plugin.
@@ -155,8 +155,8 @@ impl Rollouts {
             }
             None => self.admit(guard, request, rollout).await?,
         }
-        let record = self.admitted.by(rollout)?;
-        let row = record.as_ref().and_then(|record| record.rows.get(cluster)).ok_or_else(|| {
+        let rows = self.admitted.by(rollout)?;
+        let row = rows.as_ref().and_then(|rows| rows.by_cluster.get(cluster)).ok_or_else(|| {
             let message = format!(
                 "cluster {cluster:?} may have nothing yet by a FleetRollout {rollout}: its wave has not come, or there is none \
                  of that name that it is in"
@@ -187,12 +187,12 @@ impl Rollouts {
         let Asked { input: Input { parameters } } = serde_json::from_slice(&body).map_err(bad)?;
         let rollout = Key { namespace: parameters.namespace, name: parameters.rollout };
         self.admit(guard, &request, &rollout).await?;
-        let record = self.admitted.by(&rollout)?.ok_or_else(|| {
+        let rows = self.admitted.by(&rollout)?.ok_or_else(|| {
             let message = format!("there is no FleetRollout {rollout}, or it has admitted no cluster yet");
             Failure::new(StatusCode::NOT_FOUND, "NotAdmitted", message)
         })?;
         let place = self.places.take(&request).ok_or_else(|| busy(OF_CLIENT))?;
-        Ok(super::sent(output(&record), place))
+        Ok(super::sent(output(&rows), place))
     }
 
     /// Whether somebody may read a FleetRollout and its record. What those who may not are told is the same whether or not there
@@ -226,8 +226,8 @@ impl From<Unknown> for Failure {
 }
 
 /// All rows of a record, as Argo CD reads them.
-fn output(record: &Record) -> Bytes {
-    record.text(|rows: &BTreeMap<String, AdmittedCluster>| {
+fn output(rows: &Rows) -> Bytes {
+    rows.text(|rows: &BTreeMap<String, AdmittedCluster>| {
         let rows: Vec<Row<'_>> = rows.values().map(Row::of).collect();
         json!({"output": {"parameters": rows}}).to_string().into()
     })
@@ -372,8 +372,8 @@ mod tests {
     #[test]
     fn argo_cd_reads_every_row() {
         let rows = [row("eu-2", "r1"), row("eu-1", "r2")].map(|row| (row.cluster_name.clone(), row));
-        let record = Record::new(rows.into());
-        let output: Value = serde_json::from_slice(&output(&record)).unwrap();
+        let rows = Rows::new(rows.into());
+        let output: Value = serde_json::from_slice(&output(&rows)).unwrap();
         let parameters = |cluster: &str, revision: &str| json!({"cluster": cluster, "revision": revision, "wave": "canary", "since": "2026-05-04T10:00:00Z"});
         assert_eq!(
             output,
