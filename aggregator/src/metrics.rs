@@ -238,7 +238,7 @@ impl Metrics {
         own.register("gates", "Rollout gates by state; an overridden one may be closed", it.gates.clone());
         own.register(
             "rollouts",
-            "FleetRollouts by state: rolling_out; rolled_out, to all waves; held, paused, outside its windows or frozen; \
+            "FleetRollouts by state: rolling_out; rolled_out, as far as the plan goes; held, paused, outside its windows or frozen; \
              not_written, as the hub does not take what was decided; stalled, until a person changes it",
             it.rollouts.clone(),
         );
