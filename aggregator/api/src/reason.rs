@@ -51,7 +51,7 @@ crate::catalogue! {
     WavesOverlap,
     /// A RolloutGate of the name that a wave's gate would have is there, and is not the FleetRollout's.
     GateTaken,
-    /// The gate of a wave names other clusters than the wave started with.
+    /// The gate of a wave names other clusters than the wave started with; or a gate that a person closed has lost its wave.
     GateChanged,
     /// The gate of a wave is stalled: too many of its clusters have failed, or it cannot be judged by its spec.
     WaveFailed,
