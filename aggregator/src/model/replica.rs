@@ -299,7 +299,7 @@ impl Work {
             self.take_answers(replica, now, hub);
             self.commands.extend(self.reconciler.commands());
             if self.commands.is_empty() {
-                budget = budget.saturating_sub(self.reconciler.next_write(at).max(1));
+                budget = budget.saturating_sub(self.reconciler.next_write(at).unwrap_or_default().max(1));
                 self.commands.extend(self.reconciler.commands());
             }
             match self.commands.pop_front() {

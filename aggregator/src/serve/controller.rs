@@ -303,10 +303,12 @@ impl Controller {
                     self.hand_over(a_write);
                 }
                 _ = writes.tick(), if self.reconciler.has_writes() => {
-                    let written = self.reconciler.next_write(self.clock.now());
-                    // What is written at the same time is paid for by waiting longer.
-                    if written > 1 {
-                        writes.reset_after(a_write * written);
+                    match self.reconciler.next_write(self.clock.now()) {
+                        // Everything else has its turn first.
+                        Some(0) => writes.reset_immediately(),
+                        // What is written at the same time is paid for by waiting longer.
+                        Some(written) if written > 1 => writes.reset_after(a_write * written),
+                        Some(_) | None => {}
                     }
                 }
             }

@@ -667,12 +667,15 @@ impl Reconciler {
     }
 
     /// The write budget allows for one write more: sends what waits longest, as it should be by now. How many writes that
-    /// were.
-    pub fn next_write(&mut self, now: Now) -> u32 {
+    /// were; none yet where there is more to look at, and `None` where nothing can be written now.
+    pub fn next_write(&mut self, now: Now) -> Option<u32> {
         let moment = self.moment(now);
         // Most of what waited may have been settled meanwhile; that costs no write.
         let mut looks = 0;
-        while looks < MOST_LOOKS {
+        loop {
+            if looks == MOST_LOOKS {
+                return Some(0);
+            }
             let flights = &self.flights;
             let Some(job) = self.queue.pop(|namespace| flights.has_room(namespace)) else { break };
             if let Some(flight) = self.flights.get_mut(&job) {
@@ -692,7 +695,7 @@ impl Reconciler {
                 Kind::RolloutFreeze | Kind::RolloutApproval => 0,
             };
             if written > 0 {
-                return written;
+                return Some(written);
             }
         }
         let discovery = self.discovery.as_mut().filter(|_| self.queue.is_empty());
@@ -700,9 +703,9 @@ impl Reconciler {
             && let Some(change) = discovery.begin_next()
         {
             self.commands.push(Command::Discover(discovery.namespace().to_owned(), change));
-            return 1;
+            return Some(1);
         }
-        0
+        None
     }
 
     fn write_package(&mut self, key: &Key, moment: Moment, now: Now) -> u32 {
