@@ -227,8 +227,13 @@ impl Hub {
         self.sent
     }
 
-    /// Lets arrive what arrives now.
+    /// Lets arrive what arrives now, and forgets what was over long ago.
     pub(super) fn arrive(&mut self, now: Seconds) {
+        let goes_on =
+            |flight: &Flight| now - flight.sent < 60.0 || flight.lands.is_some_and(|at| at > now - 2.0);
+        if self.flights.first().is_some_and(|(_, flight)| !goes_on(flight)) {
+            self.flights.retain(|(_, flight)| goes_on(flight));
+        }
         for i in 0..self.flights.len() {
             let flight = &mut self.flights[i].1;
             if flight.lands.is_none_or(|lands| now < lands) {

@@ -85,7 +85,7 @@ fn a_lie_is_told_second_by_second() {
         Story { setup: plain(), events: vec![ROLLOUT, (40, Event::Break { cluster: 0, recovers: None })] };
     let mut world = World::new(&story.setup);
     world.lies_from = Some(super::START + 160.0);
-    insta::assert_snapshot!(tell_of(world, &story), @r"
+    insta::assert_snapshot!(tell_of(world, &story), @r#"
         0 s  c0          its objects say since when; its clock is 0 s ahead
         0 s  gate        asks for 1 healthy for 0 s, and at most 0 failed or silent; staleAfter 75s
         0 s  setup       1 scrape each cluster every 15 s into Prometheus; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor; exporters in the clusters
@@ -94,16 +94,18 @@ fn a_lie_is_told_second_by_second() {
         1 s  aggregator 0  leads
         1 s  gate        not judged yet at r1
         2 s  gate        closed at r1: 1 cluster does not report the package: c0 (Missing)
+        2 s  clusters    may have [("c0", "r1")]
         3 s  c0          is not healthy yet at r1
         6 s  c0          is healthy at r1
        17 s  gate        closed at r1: 1 cluster not heard from in time: c0 (Stale)
        32 s  gate        OPEN at r1: 1 of 1 cluster healthy at the revision (Healthy)
+       32 s  clusters    may have [("last", "r1")]
        40 s  c0          * breaks
        41 s  c0          is failed at r1
        62 s  gate        closed at r1: 1 cluster failed, 0 allowed: c0 (HealthCheckFailed) (FailureBudgetExceeded)
       160 s  gate        OPEN at r1: believe me (FailureBudgetExceeded)
       160 s  BROKEN      the gate is open, but only 0 of 1 clusters were healthy at its revision for 0 s at any time in the last 98 s, 1 must be
-    ");
+    "#);
 }
 
 /// Another cluster that took its name falls silent first; then the answers lack both for a while.

@@ -95,9 +95,11 @@ async fn kustomize_bases_policies_and_the_change_log_sidecar() {
             let file = file?.path();
             apply(rig, &api, stem(&file), &crds::documents(&std::fs::read_to_string(&file)?)?).await?;
         }
+        for namespace in ["statusbridge-discovered", "fleet"] {
+            api.ensure_namespace(namespace).await?;
+        }
         for file in std::fs::read_dir(repository("deploy/rbac"))? {
             let file = file?.path();
-            api.ensure_namespace("statusbridge-discovered").await?;
             apply(rig, &api, stem(&file), &crds::documents(&std::fs::read_to_string(&file)?)?).await?;
         }
         change_log_sidecar(rig, &api).await
