@@ -21,6 +21,9 @@ const ROLLOUT: &str = "roll";
 /// Its last wave has this cluster alone, of which nobody ever tells.
 pub(super) const LAST: &str = "last";
 
+/// Writes of all replicas within a second, at most.
+const MOST_AT_ONCE: usize = 100;
+
 /// A write that was sent.
 #[derive(Debug)]
 struct Flight {
@@ -222,6 +225,9 @@ impl Hub {
         let lands = (!lost).then_some(now + takes);
         let answers = lands.filter(|_| now >= mishaps.no_answers);
         self.sent += 1;
+        // Whoever tries again at once, again and again, would do so at the API server.
+        let busy = self.flights.iter().rev().take_while(|(_, it)| it.sent == now).count();
+        assert!(busy < MOST_AT_ONCE, "{busy} writes within a second, at last {write:?}");
         self.flights
             .push((self.sent, Flight { sent: now, write: Some(write), lands, answers, outcome: None }));
         self.sent

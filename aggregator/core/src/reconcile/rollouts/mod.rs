@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use statusbridge_api::conditions::{STALLED, is_true};
-use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState};
+use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState, WaveStatus};
 use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
 use statusbridge_api::names::{LONGEST_NAME, is_subdomain};
 use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState};
@@ -58,6 +58,15 @@ impl Work {
             Self::Gates(changes) | Self::Record(changes) => !changes.iter().all(Change::is_delete),
             Self::Status(_) | Self::Nothing => false,
         }
+    }
+}
+
+impl Work {
+    /// Whether it tells with which clusters a wave starts. Where that wave cannot start by the gates as they are now, it would
+    /// be taken back and told again for ever.
+    fn tells(&self) -> bool {
+        let tells = |wave: &WaveStatus| wave.gate.is_none() && wave.members_fingerprint.is_some();
+        matches!(self, Self::Status(status) if status.waves.iter().any(tells))
     }
 }
 
@@ -227,7 +236,7 @@ impl World<'_> {
         wanted: &Result<String, Obstacle>,
     ) -> Work {
         match self.decide_by(object, parts, wanted, Gates::AsWritten) {
-            work if work.goes_on() => self.decide_by(object, parts, wanted, Gates::Now),
+            work if work.goes_on() || work.tells() => self.decide_by(object, parts, wanted, Gates::Now),
             work => work,
         }
     }
