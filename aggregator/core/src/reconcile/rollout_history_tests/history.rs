@@ -468,7 +468,9 @@ impl History {
             }
             let spec = gate.spec.as_ref().unwrap();
             let asked: GateTerms = serde_json::from_value(wave["gate"].clone()).unwrap_or_default();
-            if spec.terms != asked {
+            // What closes it stays until a person takes it away.
+            let GateTerms { paused, approval, .. } = spec.terms;
+            if spec.terms != (GateTerms { paused, approval, ..asked }) {
                 return Some(format!("the gate of {} asks for something else", wave["name"]));
             }
             // Whoever opened it did so for the revision that it had then.
