@@ -15,7 +15,7 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use statusbridge_api::common::duration;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 use crate::clock;
 use crate::health::Health;
 use crate::hub::leadership_guard::LeadershipGuard;
-use crate::hub::write::{FIELD_MANAGER, HubError, in_time};
+use crate::hub::write::{FIELD_MANAGER, HubError, in_time, making};
 use crate::metrics::Metrics;
 
 /// Name of the Lease.
@@ -274,7 +274,7 @@ impl Election {
 
     /// Writes the Lease over the version that was read; `None` when that version is no more.
     async fn replace(&self, lease: Lease, within: Duration) -> Result<Option<Lease>, HubError> {
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let params = making();
         let call = in_time(self.api.replace(LEASE, &params, &lease));
         match timeout(within, call).await.unwrap_or(Err(HubError::Timeout)) {
             Ok(lease) => Ok(Some(lease)),

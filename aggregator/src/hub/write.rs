@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ObjectList, PartialObjectMeta, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -155,14 +155,23 @@ async fn replace(
     let unusual = kube::Error::SerdeError;
     patch.push(set("/status", serde_json::to_value(status).map_err(unusual)?));
     let patch = Patch::<()>::Json(serde_json::from_value(Value::Array(patch)).map_err(unusual)?);
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let api = within(client, kind, &key.namespace);
+    let (api, params) = (within(client, kind, &key.namespace), patching());
     let call = api.patch_status(&key.name, &params, &patch);
     match written(in_time(call).await.map(Written::done)) {
         // It is another one of that name.
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
         answer => answer,
     }
+}
+
+/// How we change objects.
+pub(crate) fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// How we make objects.
+pub(crate) fn making() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
 /// Whether an object would become larger than its API server, or etcd behind that, lets it.

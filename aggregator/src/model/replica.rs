@@ -254,7 +254,9 @@ impl Work {
         reconciler.planned(vec![feed], fleet());
         let at = moment(replica, now);
         for kind in KINDS {
-            hub.listed(kind).into_iter().for_each(|event| reconciler.heard(kind, event, at));
+            for event in hub.listed(kind) {
+                reconciler.heard(kind, event, at);
+            }
         }
         Self {
             began: now,
@@ -287,7 +289,9 @@ impl Work {
         if now >= replica.isolated_until {
             let news = hub.more_news(now, self.news);
             self.news += news.len();
-            news.iter().for_each(|(_, kind, event)| self.reconciler.heard(*kind, event.clone(), at));
+            for (_, kind, event) in news {
+                self.reconciler.heard(*kind, event.clone(), at);
+            }
         }
         if now >= self.next_poll {
             self.poll(replica, now);

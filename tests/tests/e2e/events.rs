@@ -1,6 +1,6 @@
 //! Events tell every change of a verdict once, whoever leads: `kubectl describe` tells the story.
 
-use crate::e2e::world::{SOON, job};
+use crate::e2e::world::{SOON, scraping_slowly};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -41,12 +41,7 @@ async fn kubectl_describe_tells_the_story_of_a_gate_once_whoever_leads() {
         let etcd = Etcd::start(rig).await?;
         let fleet = FakeFleet::start().await?;
         fleet.says("c1", "app", FakePackage::healthy_at("r0"));
-        // Two scrapes within a second of the clusters' clocks would look like one exposition, repeated.
-        let config = PrometheusConfig {
-            scrape_interval: std::time::Duration::from_secs(2),
-            ..PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])])
-        };
-        let prometheus = Prometheus::start(rig, &config).await?;
+        let prometheus = Prometheus::start(rig, &scraping_slowly(&fleet, &["c1"])).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         hub.report("app", "1m", json!({"revision": R1})).await?;
         hub.gate("wave", "app", R1, json!({"clusters": {"names": ["c1"]}})).await?;

@@ -1,6 +1,6 @@
 //! Several replicas: one works, the others cost nothing, and one that was deposed never writes over the next.
 
-use crate::e2e::world::{SOON, job, open};
+use crate::e2e::world::{SOON, open, scraping_slowly};
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -44,13 +44,7 @@ impl World {
         for package in ["app", "other"] {
             fleet.says("c1", package, FakePackage::healthy_at(R1));
         }
-        // Two scrapes within a second of the clusters' clocks would look like one exposition, repeated: a leader
-        // that has seen neither before takes the second for old.
-        let config = PrometheusConfig {
-            scrape_interval: Duration::from_secs(2),
-            ..PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])])
-        };
-        let prometheus = Prometheus::start(rig, &config).await?;
+        let prometheus = Prometheus::start(rig, &scraping_slowly(&fleet, &["c1"])).await?;
         let backend_of_a = FaultProxy::start(rig, prometheus.address()).await?;
         let hub = Hub::start_with(rig, &etcd, options("a", &backend_of_a, "2s")).await?;
         Ok(Self { fleet, prometheus, hub, backend_of_a, _etcd: etcd })

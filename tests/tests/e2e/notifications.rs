@@ -1,6 +1,6 @@
 //! One message for each revision, wave and rollout, whatever becomes of the aggregator and of who is told.
 
-use crate::e2e::world::{SOON, job};
+use crate::e2e::world::{SOON, scraping_slowly};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -120,12 +120,7 @@ async fn whoever_leads_and_whatever_hangs_each_outcome_of_a_wave_is_told_once() 
         let etcd = Etcd::start(rig).await?;
         let fleet = FakeFleet::start().await?;
         fleet.says("c1", "app", FakePackage::healthy_at("r0"));
-        // Two scrapes within a second of the clusters' clocks would look like one exposition, repeated.
-        let config = PrometheusConfig {
-            scrape_interval: Duration::from_secs(2),
-            ..PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])])
-        };
-        let prometheus = Prometheus::start(rig, &config).await?;
+        let prometheus = Prometheus::start(rig, &scraping_slowly(&fleet, &["c1"])).await?;
         let receiver = Receiver::start().await?;
         let url = format!("http://{}", receiver.port.address());
         let sinks = format!(
@@ -187,11 +182,7 @@ async fn whoever_leads_each_outcome_of_a_rollout_is_told_once() {
         let etcd = Etcd::start(rig).await?;
         let fleet = FakeFleet::start().await?;
         fleet.says("c1", "app", FakePackage::healthy_at("r0"));
-        let config = PrometheusConfig {
-            scrape_interval: Duration::from_secs(2),
-            ..PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])])
-        };
-        let prometheus = Prometheus::start(rig, &config).await?;
+        let prometheus = Prometheus::start(rig, &scraping_slowly(&fleet, &["c1"])).await?;
         let receiver = Receiver::start().await?;
         let sinks =
             format!("- {{name: all, to: webhook, url: \"http://{}/all\"}}\n", receiver.port.address());

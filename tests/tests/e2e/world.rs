@@ -148,6 +148,12 @@ pub(crate) fn scraping(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig
     PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, name| fleet.target(job, name, &[]))])
 }
 
+/// The same, every two seconds: two scrapes within a second of the clusters' clocks would look like one exposition, repeated,
+/// and a leader that has seen neither before takes the second for old.
+pub(crate) fn scraping_slowly(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig {
+    PrometheusConfig { scrape_interval: Duration::from_secs(2), ..scraping(fleet, clusters) }
+}
+
 /// Healthy for so many seconds, says the object.
 pub(crate) fn healthy_for(seconds: u64) -> FakePackage {
     FakePackage { since: fake_fleet::unix_now() - seconds, ..FakePackage::healthy_at(&revision(1)) }

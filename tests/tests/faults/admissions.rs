@@ -82,10 +82,9 @@ fn waves_before<'a>(plan: &'a Version, cluster: &str, row: (&str, &str)) -> Opti
 fn decided_after(timeline: &Timeline, rules: &Rules, stored: Seconds) -> Seconds {
     let stalls = timeline.stalls.iter().filter(|(at, _)| (stored - rules.call_timeout..=stored).contains(at));
     let waits = rules.call_timeout + rules.slack + stalls.map(|(_, length)| length).sum::<Seconds>();
-    let on_the_way = |it: &&Trouble| it.holds_back && matches!(it.part, Part::Aggregator | Part::Hub);
     let mut decided = stored - waits;
     // What was held back was decided before that, and may have been held back again.
-    for trouble in timeline.troubles.iter().rev().filter(on_the_way) {
+    for trouble in timeline.troubles.iter().rev().filter(|it| it.delays_writes()) {
         if trouble.from <= stored && trouble.until >= decided {
             decided = decided.min(trouble.from - waits);
         }

@@ -171,10 +171,8 @@ pub(crate) fn was_healthy(
 /// How old the evidence of an open gate may get between `as_of` and `end`.
 fn longest_stand(timeline: &Timeline, rules: &Rules, as_of: Seconds, end: Seconds) -> Seconds {
     let sweep = rules.heartbeat_timeout + rules.sweep_period + rules.slack;
-    let held_up = timeline.troubles.iter().any(|it| {
-        let on_the_way = it.holds_back && matches!(it.part, Part::Aggregator | Part::Hub);
-        on_the_way && it.from <= end && it.until >= as_of
-    });
+    let held_up =
+        timeline.troubles.iter().any(|it| it.delays_writes() && it.from <= end && it.until >= as_of);
     let stalls = timeline.stalls.iter().filter(|(at, _)| (as_of..=end).contains(at));
     // Whole seconds, rounded down.
     let rounding = 1.0;

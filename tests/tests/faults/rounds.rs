@@ -116,7 +116,9 @@ impl Round {
         system.end_all()?;
         system.is_so(SOON).await?;
         system.are(&bad, false, SOON).await.context("after the fault")?;
-        system.plan(plan, &good, 2).await?;
+        if !self.closes {
+            system.plan(plan, &good, 2).await?;
+        }
         self.bad.iter().for_each(|cluster| system.becomes(*cluster, Truth::Healthy(good.clone())));
         system.are(&System::quick_gates(), true, SOON).await.context("all is well again")?;
         system.is_admitted(plan, &good, SOON).await?;

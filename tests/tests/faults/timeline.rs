@@ -59,6 +59,13 @@ pub(crate) struct Trouble {
     pub(crate) until: Seconds,
 }
 
+impl Trouble {
+    /// Whether what an aggregator writes may arrive late by it.
+    pub(crate) const fn delays_writes(&self) -> bool {
+        self.holds_back && matches!(self.part, Part::Aggregator | Part::Hub)
+    }
+}
+
 /// Resource of gates.
 pub(crate) const GATES: &str = "rolloutgates";
 /// Resource of plans.

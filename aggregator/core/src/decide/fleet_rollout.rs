@@ -112,7 +112,7 @@ pub enum Step<'a> {
     Admit(usize, Vec<&'a str>),
 }
 
-/// What a status says of this very revision.
+/// The status, where it is about this very revision.
 pub(crate) fn known<'s>(
     status: Option<&'s FleetRolloutStatus>,
     revision: &str,
@@ -126,7 +126,7 @@ pub(crate) fn has_started<'n>(known: &WaveStatus, members: impl IntoIterator<Ite
     known.members_fingerprint.as_ref().is_some_and(|told| known.gate.is_some() || *told == mark(members))
 }
 
-/// Decides both.
+/// Decides what the status should say and what to do next.
 pub fn decide<'a>(input: &'a Input<'a>) -> Decision<'a> {
     let (status, steps) = match (input.spec, &input.revision) {
         (Err(error), _) => {

@@ -36,7 +36,7 @@ pub struct Obstacle {
     pub stalled: bool,
 }
 
-/// What to say of ClusterProfiles that leave doubt about which clusters they mean, if some do.
+/// Says that ClusterProfiles leave doubt about which clusters they mean, if some do.
 pub(crate) fn unclear_profiles(clusters: &[String]) -> Option<String> {
     (!clusters.is_empty()).then(|| format!("ClusterProfiles leave doubt about {}", list(clusters)))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use statusbridge_api::names::{LONGEST_LABEL, hashed, shortened};
+use statusbridge_api::names::{LONGEST_LABEL, LONGEST_NAME, hashed, shortened};
 
 use super::calls::is_young;
 use super::store::{Key, Kind, Version};
@@ -80,6 +80,5 @@ pub fn label(owner: &str) -> String {
 
 /// A name for an object, made from its owner's name, what tells its owner from others of that name, and a number.
 pub(super) fn numbered(owner: &str, which: &str, number: u64) -> String {
-    const LONGEST_NAME: usize = 253;
     hashed(owner, &format!("{which} {number}"), LONGEST_NAME)
 }

@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::{Answer, Head, Listing, StatusWrite, Which};
+use crate::reconcile::feeds::Planned;
+use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::owned::{Change, OwnedWrite};
+use crate::reconcile::reconciler::Reconciler;
+use crate::reconcile::state::State;
 use crate::reconcile::store::{Event, Key, Kind, Version};
+use crate::time::Now;
 
 /// The hub.
 #[derive(Debug, Default)]
@@ -40,6 +46,19 @@ impl Hub {
     pub fn listed(&self, kind: Kind) -> Vec<Event<LazyObject>> {
         let all = self.of(kind).map(|it| Event::InitApply(object(it)));
         [Event::Init].into_iter().chain(all).chain([Event::InitDone]).collect()
+    }
+
+    /// A process that has just come to lead: it has one feed, and has read all objects of these kinds.
+    pub fn leader(&self, state: State, kinds: &[Kind], now: Now) -> Reconciler {
+        let mut reconciler = Reconciler::new(state, Judges::default(), None);
+        let feed = Planned { name: "".into(), settle: 5.0, asked: false };
+        reconciler.planned(vec![feed], Fleet::new(FleetSettings::default()));
+        for kind in kinds {
+            for event in self.listed(*kind) {
+                reconciler.heard(*kind, event, now);
+            }
+        }
+        reconciler
     }
 
     /// Makes an object, or gives it another spec; its status stays.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use statusbridge_api::fleet_rollout::PlacementApi;
@@ -25,7 +25,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use self::plan::{Change, Decision, plan};
-use crate::hub::write::{self, FIELD_MANAGER, HubError, in_time};
+use crate::hub::write::{self, HubError, in_time};
 
 /// Label of PlacementDecisions of SIG Multicluster with the set that they are parts of.
 const DECISION_KEY: &str = "multicluster.x-k8s.io/decision-key";
@@ -153,9 +153,7 @@ async fn write(api: &Api<DynamicObject>, of: &Placements, change: Change) -> Res
         Change::Create { name, set, placed } => {
             let object = made(of, &name, &set, &placed);
             let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
-            let params =
-                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            let made = in_time(api.create(&params, &object)).await?;
+            let made = in_time(api.create(&write::making(), &object)).await?;
             info!(rollout = %of.rollout, name, clusters = placed.len(), "a PlacementDecision is made");
             if of.api == PlacementApi::OpenClusterManagement
                 && let Some(made) = read(of.api, &made)
@@ -177,7 +175,7 @@ async fn fill(
     placed: &BTreeSet<Placed>,
 ) -> Result<(), HubError> {
     let metadata = json!({"uid": version.uid, "resourceVersion": version.resource_version});
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = write::patching();
     let rows = rows(placed);
     match of.api {
         PlacementApi::Multicluster => {

@@ -21,7 +21,7 @@ pub(super) fn of<'a>(
     let gates = input.waves.iter().filter_map(|wave| wave.gate.as_ref());
     let mut taken: HashSet<&str> = gates.flat_map(|gate| gate.members.iter().copied()).collect();
     let mut stop = input.obstacle.clone().or_else(|| overlap(input, spec, &taken));
-    // What no wave has taken yet of the clusters that none names or selects.
+    // The clusters that no wave names or selects, and that no wave has taken yet.
     let mut rest: Result<Vec<&str>, &Obstacle> =
         input.rest.as_ref().map(|rest| rest.iter().copied().filter(|it| !taken.contains(it)).collect());
     let (mut statuses, mut steps) = (Vec::new(), Vec::new());

@@ -245,7 +245,7 @@ fn neither_silence_nor_a_person_s_hand_lets_a_failed_wave_go_on() {
     fleet.settled = names("a").into_iter().collect();
     assert_eq!(fleet.set(0, Stand::Held).run(), "");
     fleet.set(0, Stand::Stalled).run();
-    // What failed is not heard of any more.
+    // The aggregator hears nothing more of the cluster that failed.
     fleet.unseen = names("a").into_iter().collect();
     assert_eq!(fleet.set(0, Stand::Closed).run(), "");
     let why = "wave all: it had failed, and nothing is known of a now";
@@ -361,7 +361,7 @@ fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
     // And later.
     fleet.gates.get_mut(&0).unwrap().0.push("evil".into());
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GateChanged"));
-    // A status that is lost is told again.
+    // The aggregator tells again what a lost status had told.
     fleet.gates.get_mut(&0).unwrap().0.pop();
     fleet.status = None;
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "RollingOut"));

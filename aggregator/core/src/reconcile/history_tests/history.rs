@@ -145,7 +145,9 @@ impl History {
     fn lists(&mut self) {
         let now = self.now();
         for kind in [Kind::FleetPackage, Kind::RolloutGate] {
-            self.hub.listed(kind).into_iter().for_each(|event| self.reconciler.heard(kind, event, now));
+            for event in self.hub.listed(kind) {
+                self.reconciler.heard(kind, event, now);
+            }
         }
     }
 

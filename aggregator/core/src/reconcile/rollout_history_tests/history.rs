@@ -15,9 +15,8 @@ use crate::decide::fleet_rollout::mark;
 use crate::decide::time;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::{Answer, Command, Status, StatusWrite};
-use crate::reconcile::feeds::{Failure, Planned, Polled};
+use crate::reconcile::feeds::{Failure, Polled};
 use crate::reconcile::holds::News;
-use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::owned::{Change, OwnedWrite, label};
 use crate::reconcile::profiles;
@@ -71,8 +70,16 @@ fn key(name: &str) -> Key {
     Key { namespace: "fleet".into(), name: name.into() }
 }
 
-fn fleet() -> Fleet {
-    Fleet::new(FleetSettings::default())
+fn at(t: Seconds) -> Now {
+    Now { wall: t, passed: Duration::from_secs_f64(t - START) }
+}
+
+fn leader(hub: &Hub, epoch: i64, now: Now) -> Reconciler {
+    let fleet = Fleet::new(FleetSettings::default());
+    let state = State::new(fleet, profiles::Settings::default(), Rules::default(), epoch);
+    let mut reconciler = hub.leader(state, &KINDS, now);
+    reconciler.approvals(News::NotServed, now);
+    reconciler
 }
 
 /// Waves of the plans between which somebody may change.
@@ -99,54 +106,40 @@ impl History {
             since: START - 600.0,
             healthy_at: BTreeMap::new(),
         };
-        let mut history = Self {
-            reconciler: Reconciler::new(
-                State::new(fleet(), profiles::Settings::default(), Rules::default(), 1),
-                Judges::default(),
-                None,
-            ),
-            hub: Hub::default(),
+        let mut hub = Hub::default();
+        let id = package("p");
+        let spec = json!({
+            "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
+            "clusters": {"names": CLUSTERS}, "staleAfter": "2m",
+        });
+        hub.make(Kind::FleetPackage, key("p"), spec);
+        let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": "r1", "waves": plan(0)});
+        hub.make(Kind::FleetRollout, key("roll"), spec);
+        let (epoch, t) = (1, START);
+        Self {
+            reconciler: leader(&hub, epoch, at(t)),
+            hub,
             clusters: CLUSTERS.iter().map(|name| (*name, stand(name))).collect(),
             unheard: Vec::new(),
             lags: false,
             silent: false,
             told: FleetRolloutStatus::default(),
             on_its_way: Vec::new(),
-            epoch: 0,
-            t: START,
+            epoch,
+            t,
             broken: None,
-        };
-        let id = package("p");
-        history.put(
-            Kind::FleetPackage,
-            "p",
-            json!({
-                "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
-                "clusters": {"names": CLUSTERS}, "staleAfter": "2m",
-            }),
-        );
-        let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": "r1", "waves": plan(0)});
-        history.put(Kind::FleetRollout, "roll", spec);
-        history.leads();
-        history
+        }
     }
 
     fn now(&self) -> Now {
-        Now { wall: self.t, passed: Duration::from_secs_f64(self.t - START) }
+        at(self.t)
     }
 
     /// Another process leads, and reads everything.
     fn leads(&mut self) {
         self.epoch += 1;
-        let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), self.epoch);
-        self.reconciler = Reconciler::new(state, Judges::default(), None);
-        self.reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
+        self.reconciler = leader(&self.hub, self.epoch, self.now());
         self.unheard.clear();
-        let now = self.now();
-        for kind in KINDS {
-            self.hub.listed(kind).into_iter().for_each(|event| self.reconciler.heard(kind, event, now));
-        }
-        self.reconciler.approvals(News::NotServed, now);
     }
 
     fn hears(&mut self, kind: Kind, event: Event<LazyObject>) {
@@ -278,9 +271,9 @@ impl History {
                 self.lags = lags;
                 if !lags {
                     let now = self.now();
-                    std::mem::take(&mut self.unheard)
-                        .into_iter()
-                        .for_each(|(kind, event)| self.reconciler.heard(kind, event, now));
+                    for (kind, event) in std::mem::take(&mut self.unheard) {
+                        self.reconciler.heard(kind, event, now);
+                    }
                 }
             }
             Step::StatusLost => {
@@ -468,7 +461,7 @@ impl History {
             }
             let spec = gate.spec.as_ref().unwrap();
             let asked: GateTerms = serde_json::from_value(wave["gate"].clone()).unwrap_or_default();
-            // What closes it stays until a person takes it away.
+            // The aggregator leaves alone what a person closes a gate by.
             let GateTerms { paused, approval, .. } = spec.terms;
             if spec.terms != (GateTerms { paused, approval, ..asked }) {
                 return Some(format!("the gate of {} asks for something else", wave["name"]));

@@ -7,6 +7,7 @@
 //! ```
 
 mod anew;
+mod changes;
 mod detail;
 mod judged;
 pub mod placements;
@@ -14,28 +15,27 @@ mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Value, json};
 use statusbridge_api::conditions::{STALLED, is_true};
 use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState, WaveStatus};
-use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
+use statusbridge_api::fleet_rollout_slice::WAVE_LABEL;
 use statusbridge_api::names::{LONGEST_NAME, is_subdomain};
-use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState};
+use statusbridge_api::rollout_gate::{Override, OverrideState};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{
     ClusterSet, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
+use self::changes::Changes;
 pub use self::detail::{MembersOf, Unseen};
 use self::record::{Record, Unusable};
 use super::judge::{World, carries_over, stale_after};
-use super::owned::{Change, Content, label};
+use super::owned::Change;
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
 use super::targets::Named;
 use crate::decide::excused::Excuses;
 use crate::decide::fleet_package::Wanted;
-use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
+use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Wave};
 use crate::decide::hold::{Standing, held};
 use crate::decide::{Backend, Membership, Obstacle, rollout_gate, time, worth_writing};
 
@@ -59,9 +59,7 @@ impl Work {
             Self::Status(_) | Self::Nothing => false,
         }
     }
-}
 
-impl Work {
     /// Whether it tells with which clusters a wave starts. Where that wave cannot start by the gates as they are now, it would
     /// be taken back and told again for ever.
     fn tells(&self) -> bool {
@@ -90,7 +88,7 @@ struct Parts<'a> {
 impl World<'_> {
     /// What is to be done about a FleetRollout.
     pub(super) fn rollout_work(&self, object: &RolloutObject) -> Work {
-        // With the plan ends all that it does.
+        // Whoever deletes a plan ends it, even while a finalizer keeps it.
         if object.is_going {
             return Work::Nothing;
         }
@@ -524,129 +522,6 @@ impl Parts<'_> {
 
 fn has_wave(spec: &FleetRolloutSpec, wave: &str) -> bool {
     spec.waves.iter().any(|it| it.name == wave)
-}
-
-/// What a wave asks of its gate: its terms, and what the gate has of what keeps it closed, which only people take away.
-fn terms_of(wave: &api::Wave, known: &RolloutGateSpec) -> GateTerms {
-    let approval =
-        if known.terms.approval == Approval::Required { Approval::Required } else { wave.gate.approval };
-    GateTerms { paused: wave.gate.paused || known.terms.paused, approval, ..wave.gate.clone() }
-}
-
-/// What makes of one text of fields the other, by a merge patch: what `to` does not have is taken away.
-fn merged(from: &Value, to: Value) -> Value {
-    match (from, to) {
-        (Value::Object(from), Value::Object(mut to)) => {
-            for (field, before) in from {
-                let after = to.remove(field).map_or(Value::Null, |after| merged(before, after));
-                to.insert(field.clone(), after);
-            }
-            Value::Object(to)
-        }
-        (_, to) => to,
-    }
-}
-
-/// Makes of what was decided what is to be written.
-struct Changes<'a> {
-    object: &'a RolloutObject,
-    parts: &'a Parts<'a>,
-    plan: &'a [api::Wave],
-    now: Time,
-    revision: &'a Result<String, Obstacle>,
-}
-
-impl Changes<'_> {
-    /// Gates of waves that start, and of those whose terms are others now.
-    fn gates(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let Ok(revision) = self.revision else { return Vec::new() };
-        let others = self.plan.iter().filter_map(|wave| {
-            let gate = self.parts.gates.get(wave.name.as_str())?;
-            let known = gate.spec.as_ref().ok()?;
-            // At another revision it waits for its wave.
-            let is_current = wanted::is_same(&known.revision, revision);
-            (is_current && known.terms != terms_of(wave, known)).then(|| {
-                let spec = RolloutGateSpec { terms: terms_of(wave, known), ..known.clone() };
-                self.update(gate, known, wave, spec)
-            })
-        });
-        let starts = steps.iter().filter_map(|step| match step {
-            Step::Start(at, members) => {
-                let wave = self.plan.get(*at)?;
-                let spec = RolloutGateSpec {
-                    fleet_package_ref: self.object.spec.as_ref().ok()?.fleet_package_ref.clone(),
-                    revision: revision.clone(),
-                    clusters: ClusterSet::named(
-                        members.iter().map(|cluster| (*cluster).to_owned()).collect(),
-                    ),
-                    terms: wave.gate.clone(),
-                    depends_on: Vec::new(),
-                    override_: None,
-                };
-                // One that was not removed, as somebody holds it closed, goes on with that.
-                let gate = self.parts.gates.get(wave.name.as_str());
-                Some(match gate.and_then(|gate| Some((gate, gate.spec.as_ref().ok()?))) {
-                    Some((gate, known)) => {
-                        let closed = |it: &&Override| it.state == OverrideState::Closed;
-                        let spec = RolloutGateSpec {
-                            terms: terms_of(wave, known),
-                            depends_on: known.depends_on.clone(),
-                            override_: known.override_.as_ref().filter(closed).cloned(),
-                            ..spec
-                        };
-                        self.update(gate, known, wave, spec)
-                    }
-                    None => {
-                        let name = gate_name(&self.object.key.name, &wave.name);
-                        Change::Create(name, self.content(wave, &json!({"spec": spec})))
-                    }
-                })
-            }
-            Step::Admit(..) => None,
-        });
-        others.chain(starts).collect()
-    }
-
-    fn update(
-        &self,
-        gate: &GateObject,
-        known: &RolloutGateSpec,
-        wave: &api::Wave,
-        spec: RolloutGateSpec,
-    ) -> Change {
-        Change::Update(
-            gate.version(),
-            self.content(wave, &json!({"spec": merged(&json!(known), json!(spec))})),
-        )
-    }
-
-    fn content(&self, wave: &api::Wave, fields: &Value) -> Content {
-        let mut content = Content::of((FLEET_ROLLOUT_LABEL, label(&self.object.key.name)), fields);
-        content.labels.insert(WAVE_LABEL.to_owned(), wave.name.clone());
-        content
-    }
-
-    /// Rows of clusters that may have the revision from now on.
-    fn record(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let (Ok(spec), Ok(revision), Ok(record)) = (&self.object.spec, self.revision, &self.parts.record)
-        else {
-            return Vec::new();
-        };
-        let row = |wave: &str, cluster: &str| AdmittedCluster {
-            cluster_name: cluster.to_owned(),
-            revision: revision.clone(),
-            wave: wave.to_owned(),
-            since: self.now.clone(),
-        };
-        let admitted = steps.iter().flat_map(|step| match step {
-            Step::Admit(at, clusters) => {
-                let wave = self.plan.get(*at).map(|wave| wave.name.as_str()).unwrap_or_default();
-                clusters.iter().map(|cluster| row(wave, cluster)).collect::<Vec<_>>()
-            }
-            Step::Start(..) => Vec::new(),
-        });
-        record.add(&self.object.key, &spec.fleet_package_ref.name, admitted.collect())
-    }
 }
 
 #[cfg(test)]

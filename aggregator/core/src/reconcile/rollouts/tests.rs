@@ -7,9 +7,8 @@ use statusbridge_contract::Fingerprint;
 
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::Command;
-use crate::reconcile::feeds::{Planned, Polled};
+use crate::reconcile::feeds::Polled;
 use crate::reconcile::holds::Holds;
-use crate::reconcile::judging::Judges;
 use crate::reconcile::profiles::{News, Settings};
 use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::references;
@@ -28,6 +27,17 @@ fn key(name: &str) -> Key {
     Key { namespace: "fleet".into(), name: name.into() }
 }
 
+fn at(t: Seconds) -> Now {
+    Now { wall: t, passed: Duration::from_secs_f64(t - START) }
+}
+
+fn state(epoch: i64) -> State {
+    let fleet = Fleet::new(FleetSettings::default());
+    let mut state = State::new(fleet, Settings::default(), Rules::default(), epoch);
+    state.holds = Holds::none();
+    state
+}
+
 /// The reconciler, and a hub that takes all that it writes.
 struct Hub {
     reconciler: Reconciler,
@@ -39,43 +49,25 @@ struct Hub {
 impl Hub {
     /// The FleetPackage `p` in these clusters and more of its spec, and the FleetRollout `roll` with these waves.
     fn new(clusters: &[&str], package: Value, waves: Value) -> Self {
-        let fleet = || Fleet::new(FleetSettings::default());
-        let mut hub = Self {
-            reconciler: Reconciler::new(
-                State::new(fleet(), Settings::default(), Rules::default(), 0),
-                Judges::default(),
-                None,
-            ),
-            objects: Objects::default(),
-            epoch: 0,
-            t: START,
-        };
+        let mut objects = Objects::default();
         let mut spec = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"},
             "clusters": {"names": clusters}, "staleAfter": "1h"});
         spec.as_object_mut().unwrap().extend(package.as_object().unwrap().clone());
-        hub.objects.make(Kind::FleetPackage, key("p"), spec);
+        objects.make(Kind::FleetPackage, key("p"), spec);
         let spec = json!({"fleetPackageRef": {"name": "p"}, "waves": waves});
-        hub.objects.make(Kind::FleetRollout, key("roll"), spec);
-        hub.leads();
-        hub
+        objects.make(Kind::FleetRollout, key("roll"), spec);
+        let (epoch, t) = (1, START);
+        Self { reconciler: objects.leader(state(epoch), &KINDS, at(t)), objects, epoch, t }
     }
 
     fn now(&self) -> Now {
-        Now { wall: self.t, passed: Duration::from_secs_f64(self.t - START) }
+        at(self.t)
     }
 
     /// Another process leads, which has read all objects of the hub, and nothing else.
     fn leads(&mut self) {
         self.epoch += 1;
-        let fleet = || Fleet::new(FleetSettings::default());
-        let mut state = State::new(fleet(), Settings::default(), Rules::default(), self.epoch);
-        state.holds = Holds::none();
-        self.reconciler = Reconciler::new(state, Judges::default(), None);
-        self.reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
-        let now = self.now();
-        for of in KINDS {
-            self.objects.listed(of).into_iter().for_each(|event| self.reconciler.heard(of, event, now));
-        }
+        self.reconciler = self.objects.leader(state(self.epoch), &KINDS, self.now());
     }
 
     /// Some seconds pass, in which these clusters say that the package is healthy at this revision, and the backend is polled.
