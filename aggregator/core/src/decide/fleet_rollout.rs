@@ -14,7 +14,7 @@
 
 mod progress;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::common::{MOST_NAMES, MOST_OF_NAMES};
@@ -89,8 +89,8 @@ pub struct Gate<'a> {
     pub message: Option<&'a str>,
     /// The age of its evidence.
     pub as_of: Option<&'a Time>,
-    /// The members that are not on the way: they are where they have to be, or have failed.
-    pub settled: BTreeSet<&'a str>,
+    /// How many of the members that may have the revision are neither where they have to be nor have failed.
+    pub on_the_way: usize,
     /// The members that may have the revision, and of which nothing can be told.
     pub unseen: Vec<&'a str>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Chosen {
 /// The same, of which nothing is asked but who they are.
 pub(crate) struct Named {
     /// In their order; each once.
-    pub(crate) clusters: Vec<String>,
+    pub(crate) clusters: Arc<[String]>,
     /// Whether they are all that are meant.
     pub(crate) membership: Membership,
     /// That it is not clear which clusters some ClusterProfiles mean.
@@ -71,6 +71,13 @@ impl Chosen {
     /// Nobody is meant.
     pub(crate) fn nobody() -> Self {
         Self { targets: Arc::from([]), membership: Membership::Known }
+    }
+}
+
+impl Named {
+    /// Nobody is meant.
+    pub(crate) fn nobody() -> Self {
+        Self { clusters: Arc::from([]), membership: Membership::Known, unclear: None }
     }
 }
 
@@ -126,28 +133,35 @@ impl Sources<'_> {
     }
 
     /// The clusters that `clusters` means.
-    pub(crate) fn name(&self, package: &PackageRef, clusters: &ClusterSet) -> Named {
-        let known = |clusters| Named { clusters, membership: Membership::Known, unclear: None };
+    pub(crate) fn name(&self, package: &PackageRef, clusters: &ClusterSet, stale_after: Seconds) -> Named {
+        let known = |clusters| Named { clusters, ..Named::nobody() };
         if let Some(refusal) = self.grant.refuses(package, clusters) {
-            return Named { membership: Membership::Forbidden(refusal.to_string()), ..known(Vec::new()) };
+            return Named { membership: Membership::Forbidden(refusal.to_string()), ..Named::nobody() };
         }
         match clusters.choice() {
             // Deciding says what is wrong.
-            Err(_) => known(Vec::new()),
+            Err(_) => Named::nobody(),
             Ok(Choice::Names(names)) => {
                 known(names.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect())
             }
             Ok(Choice::Reporting(_)) => {
-                let names = self.fleet.reporting(package).into_iter();
-                known(names.filter(|name| self.grant.allows(name)).collect())
+                let names = self.observations.of(package.clone(), self.t, stale_after).reporting(self.fleet);
+                match self.grant {
+                    Grant::Everything => known(names),
+                    grant => known(names.iter().filter(|name| grant.allows(name)).cloned().collect()),
+                }
             }
             Ok(Choice::Selector(selector)) => {
                 let (clear, unclear): (Vec<_>, Vec<_>) =
                     self.select(selector).partition(|it| it.doubt.is_none());
-                let named =
-                    |all: Vec<Selected<'_>>| all.into_iter().map(|it| it.cluster.to_owned()).collect();
-                let (clusters, unclear): (Vec<String>, Vec<String>) = (named(clear), named(unclear));
-                Named { clusters, membership: self.shown_membership(), unclear: unclear_profiles(&unclear) }
+                let named = |all: Vec<Selected<'_>>| -> Vec<String> {
+                    all.into_iter().map(|it| it.cluster.to_owned()).collect()
+                };
+                Named {
+                    clusters: named(clear).into(),
+                    membership: self.shown_membership(),
+                    unclear: unclear_profiles(&named(unclear)),
+                }
             }
         }
     }

@@ -192,10 +192,7 @@ fn room(
     let Some(most) = most else { return Ok(waits) };
     let total = gate.members.len() as u64;
     let most = most.of_rounded_up(total).map_err(|error| format!("maxConcurrency: {error}"))?.max(1);
-    let admitted = gate.members.len() - waits;
-    let settled = gate.settled.len().min(admitted);
-    let on_the_way = (admitted - settled) as u64;
-    Ok(waits.min(usize::try_from(most.saturating_sub(on_the_way)).unwrap_or(usize::MAX)))
+    Ok(waits.min(usize::try_from(most.saturating_sub(gate.on_the_way as u64)).unwrap_or(usize::MAX)))
 }
 
 /// A wave that has not started: starts it where it may, with the clusters that the status has told.

@@ -106,7 +106,10 @@ impl Fleet {
                         is_held: *stand == Stand::Held,
                         message: (*stand != Stand::Open).then_some("waits"),
                         as_of: None,
-                        settled: among(&self.settled).into_iter().collect(),
+                        on_the_way: members
+                            .iter()
+                            .filter(|it| is_admitted(it) && !self.settled.contains(*it))
+                            .count(),
                         unseen: among(&self.unseen),
                     }
                 }),

@@ -85,8 +85,8 @@ impl World<'_> {
         Some((basis, spec))
     }
 
-    /// Whether it does not depend on the time which clusters are meant.
-    fn knows(&self, selects: bool) -> bool {
+    /// Whether it does not depend on the time which clusters are meant, where ClusterProfiles select or excuse them.
+    pub(in crate::reconcile) fn knows(&self, selects: bool) -> bool {
         !selects || self.state.profiles.membership() == Membership::Known
     }
 

@@ -10,7 +10,6 @@ use statusbridge_api::{ClusterSet, RolloutGateSpec};
 use statusbridge_contract::wanted;
 
 use super::{Parts, gate_name};
-use crate::decide::Obstacle;
 use crate::decide::fleet_rollout::Step;
 use crate::reconcile::owned::{Change, Content, label};
 use crate::reconcile::store::{GateObject, HubObject, RolloutObject};
@@ -21,13 +20,12 @@ pub(super) struct Changes<'a> {
     pub(super) parts: &'a Parts<'a>,
     pub(super) plan: &'a [api::Wave],
     pub(super) now: Time,
-    pub(super) revision: &'a Result<String, Obstacle>,
 }
 
 impl Changes<'_> {
     /// Gates of waves that start, and of those whose terms are others now.
     pub(super) fn gates(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let Ok(revision) = self.revision else { return Vec::new() };
+        let Ok(revision) = &self.parts.revision else { return Vec::new() };
         let others = self.plan.iter().filter_map(|wave| {
             let gate = self.parts.gates.get(wave.name.as_str())?;
             let known = gate.spec.as_ref().ok()?;
@@ -96,7 +94,8 @@ impl Changes<'_> {
 
     /// Rows of clusters that may have the revision from now on.
     pub(super) fn record(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let (Ok(spec), Ok(revision), Ok(record)) = (&self.object.spec, self.revision, &self.parts.record)
+        let (Ok(spec), Ok(revision), Ok(record)) =
+            (&self.object.spec, &self.parts.revision, &self.parts.record)
         else {
             return Vec::new();
         };

@@ -13,7 +13,7 @@ mod judged;
 pub mod placements;
 mod record;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use statusbridge_api::conditions::{STALLED, is_true};
 use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION, WaveState, WaveStatus};
@@ -33,6 +33,7 @@ use super::judge::{World, carries_over, stale_after};
 use super::owned::Change;
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
 use super::targets::Named;
+use super::verdict_cache::Still;
 use crate::decide::excused::Excuses;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Wave};
@@ -71,7 +72,7 @@ impl Work {
 /// How the gates of waves are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gates {
-    /// As the hub has them, with all clusters that were admitted settled.
+    /// As the hub has them, with no cluster on the way.
     AsWritten,
     /// As they are judged now, where the hub says that they are open.
     Now,
@@ -83,6 +84,10 @@ struct Parts<'a> {
     record: Result<Record<'a>, Unusable>,
     /// The gates that are its own, by wave.
     gates: BTreeMap<&'a str, &'a GateObject>,
+    /// The revision to roll out, or why nothing can be.
+    revision: Result<String, Obstacle>,
+    /// The clusters that may have it, as far as the record is known.
+    admitted: HashSet<&'a str>,
 }
 
 impl World<'_> {
@@ -93,14 +98,17 @@ impl World<'_> {
             return Work::Nothing;
         }
         let parts = self.parts(object);
-        let wanted = self.rollout_revision(object, &parts);
-        if let (Ok(spec), Ok(revision)) = (&object.spec, &wanted) {
+        if let (Ok(spec), Ok(revision)) = (&object.spec, &parts.revision) {
             let stale = parts.stale_gates(spec, revision);
             if !stale.is_empty() {
                 return Work::Gates(stale);
             }
         }
-        self.decide_rollout(object, &parts, &wanted)
+        // Most looks find that nothing can go on, by what the hub says of the gates. Before it goes on, all of them are judged now.
+        match self.decide_rollout(object, &parts, Gates::AsWritten) {
+            work if work.goes_on() || work.tells() => self.decide_rollout(object, &parts, Gates::Now),
+            work => work,
+        }
     }
 
     /// The gates of FleetRollouts that had this name and are gone, to be removed. Their slices stay: they are all that is known
@@ -133,18 +141,27 @@ impl World<'_> {
             is_its.then_some((wave, gate))
         });
         let gates = gates.collect();
-        Parts { package, record, gates }
+        let revision = self.rollout_revision(object, package, record.as_ref().err());
+        let admitted = match (&record, &revision) {
+            (Ok(record), Ok(revision)) => record.admitted(revision),
+            _ => HashSet::new(),
+        };
+        Parts { package, record, gates, revision, admitted }
     }
 
-    /// The revision to roll out, or why nothing can be.
-    fn rollout_revision(&self, object: &RolloutObject, parts: &Parts<'_>) -> Result<String, Obstacle> {
+    fn rollout_revision(
+        &self,
+        object: &RolloutObject,
+        package: Option<&PackageObject>,
+        unusable: Option<&Unusable>,
+    ) -> Result<String, Obstacle> {
         let no = |reason, message: String, stalled| Obstacle { reason, message, stalled };
         let spec = match &object.spec {
             Ok(spec) => spec,
             Err(error) => return Err(no(Reason::InvalidSpec, error.clone(), true)),
         };
         let name = &spec.fleet_package_ref.name;
-        let Some(package) = parts.package else {
+        let Some(package) = package else {
             let message = format!("there is no FleetPackage {name:?} in this namespace");
             return Err(no(Reason::FleetPackageNotFound, message, false));
         };
@@ -181,9 +198,9 @@ impl World<'_> {
             return Err(no(Reason::InvalidSpec, message, true));
         }
         wanted::fingerprint(&revision).map_err(|error| no(Reason::InvalidSpec, error.to_string(), true))?;
-        match &parts.record {
-            Ok(_) => Ok(revision),
-            Err(unusable) => Err(no(Reason::RecordUnavailable, unusable.to_string(), true)),
+        match unusable {
+            None => Ok(revision),
+            Some(unusable) => Err(no(Reason::RecordUnavailable, unusable.to_string(), true)),
         }
     }
 
@@ -226,26 +243,7 @@ impl World<'_> {
         Some(Obstacle { reason, message: first.message, stalled: false })
     }
 
-    /// Most looks find that nothing can go on, by what the hub says of the gates. Before it goes on, all of them are judged now.
-    fn decide_rollout(
-        &self,
-        object: &RolloutObject,
-        parts: &Parts<'_>,
-        wanted: &Result<String, Obstacle>,
-    ) -> Work {
-        match self.decide_by(object, parts, wanted, Gates::AsWritten) {
-            work if work.goes_on() || work.tells() => self.decide_by(object, parts, wanted, Gates::Now),
-            work => work,
-        }
-    }
-
-    fn decide_by(
-        &self,
-        object: &RolloutObject,
-        parts: &Parts<'_>,
-        wanted: &Result<String, Obstacle>,
-        gates: Gates,
-    ) -> Work {
+    fn decide_rollout(&self, object: &RolloutObject, parts: &Parts<'_>, gates: Gates) -> Work {
         let package = parts.package.and_then(|it| Some((it, it.spec.as_ref().ok()?)));
         let grant = match package {
             Some((_, spec)) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
@@ -254,14 +252,14 @@ impl World<'_> {
         let tenancy = grant.mark();
         let previous = object.status.as_ref().filter(|status| carries_over(&tenancy, &status.tenancy));
         // After a restart, what was said of this very spec stands until the revision was read again.
-        let is_unread = wanted.as_ref().is_err_and(|obstacle| obstacle.reason == Reason::Pending);
+        let revision = parts.revision.as_deref();
+        let is_unread = revision.as_ref().is_err_and(|obstacle| obstacle.reason == Reason::Pending);
         if is_unread && previous.is_some_and(|it| it.observed_generation == Some(object.generation)) {
             return Work::Nothing;
         }
-        let revision = wanted.as_deref().map_err(Clone::clone);
         let choose = |clusters: &ClusterSet| match package {
-            Some((_, spec)) => self.sources(&grant).name(&spec.package, clusters),
-            None => Named { clusters: Vec::new(), membership: Membership::Known, unclear: None },
+            Some((_, spec)) => self.sources(&grant).name(&spec.package, clusters, stale_after(spec)),
+            None => Named::nobody(),
         };
         // Clusters of the waves that name or select theirs.
         let plan = object.spec.as_ref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
@@ -288,14 +286,14 @@ impl World<'_> {
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
                     let spec = gate.spec.as_ref().ok()?;
-                    let revision = wanted.as_deref().ok().filter(|it| wanted::is_same(&spec.revision, it))?;
+                    let revision = revision.ok().filter(|it| wanted::is_same(&spec.revision, it))?;
                     let known = decide::known(previous, revision)?;
                     let known = known.waves.iter().find(|it| it.name == wave.name)?;
                     let names = spec.clusters.names.iter().flatten().map(String::as_str);
                     // By silence a wave that has failed is not mended, so that each of its clusters is looked at.
                     let gates = if known.state == WaveState::Failed { Gates::Now } else { gates };
                     decide::has_started(known, names)
-                        .then(|| self.gate_of_wave(gate, spec, wave, parts, revision, gates))
+                        .then(|| self.gate_of_wave(gate, spec, wave, &parts.admitted, gates))
                 });
                 Wave { explicit, gate, hindrance: self.hindrance(&object.key, &wave.name, parts) }
             })
@@ -308,12 +306,12 @@ impl World<'_> {
         let order = |cluster: &str| Fingerprint::of(&format!("{package_key} {cluster}"));
         let excuses = package.map_or_else(Excuses::none, |(_, spec)| self.excuses(spec));
         let is_excused = |cluster: &str| excuses.reason(cluster).is_some();
-        let is_admitted = |cluster: &str| parts.is_admitted(cluster, wanted.as_deref().ok());
+        let is_admitted = |cluster: &str| parts.admitted.contains(cluster);
         let input = decide::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
             previous,
-            revision,
+            revision: revision.map_err(Clone::clone),
             obstacle: self.rollout_obstacle(object).or(held).or(refusal),
             hold: self.rollout_hold(object),
             refusal: self.refusal(&object.key).map(|message| Obstacle {
@@ -340,7 +338,7 @@ impl World<'_> {
         if is_news && input.refusal.is_some() {
             return Work::Status(Box::new(status));
         }
-        let changes = Changes { object, parts, plan, now: time(self.moment.now), revision: wanted };
+        let changes = Changes { object, parts, plan, now: time(self.moment.now) };
         let gates = changes.gates(&steps);
         if !gates.is_empty() {
             return Work::Gates(gates);
@@ -391,15 +389,11 @@ impl World<'_> {
         gate: &'g GateObject,
         spec: &'g RolloutGateSpec,
         wave: &api::Wave,
-        parts: &Parts<'_>,
-        revision: &str,
+        admitted: &HashSet<&str>,
         gates: Gates,
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
         let members: Vec<&str> = names.iter().map(String::as_str).collect();
-        let settled: BTreeSet<&str> =
-            members.iter().copied().filter(|member| parts.is_admitted(member, Some(revision))).collect();
-        let all_are_admitted = settled.len() == members.len();
         let status = gate.status.as_ref();
         let written = Gate {
             name: &gate.key.name,
@@ -409,32 +403,45 @@ impl World<'_> {
             is_held: spec.terms.paused || spec.override_.as_ref().is_some_and(|word| self.closes(word)),
             message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
             as_of: status.and_then(|status| status.as_of.as_ref()),
-            settled,
+            on_the_way: 0,
             unseen: Vec::new(),
         };
-        if gates == Gates::AsWritten {
+        // How each cluster stands is not written.
+        let asks_each =
+            wave.max_concurrency.is_some() && !written.members.iter().all(|member| admitted.contains(member));
+        if gates == Gates::AsWritten || !asks_each && self.stands(gate) {
             return written;
         }
         // As it is now: the hub may not know yet that a cluster has failed.
         let (would_open, is_stalled, each) = self.with_input(gate, |input, _, _| {
             let now = rollout_gate::decide(input);
-            let each: BTreeMap<String, Reason> = match wave.max_concurrency {
-                Some(_) if !all_are_admitted => rollout_gate::each_cluster(input)
+            let each: BTreeMap<String, Reason> = match asks_each {
+                true => rollout_gate::each_cluster(input)
                     .into_iter()
                     .map(|(reason, cluster)| (cluster, reason))
                     .collect(),
-                _ => BTreeMap::new(),
+                false => BTreeMap::new(),
             };
             (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), each)
         });
         // Who is excused is not waited for.
-        let is_settled = |it: &&str| {
-            each.get(*it).is_none_or(|it| matches!(it, Reason::Healthy | Reason::Failed | Reason::TimeOut))
+        let is_on_the_way = |it: &&str| {
+            each.get(*it).is_some_and(|it| !matches!(it, Reason::Healthy | Reason::Failed | Reason::TimeOut))
         };
         let is_unseen = |it: &&str| each.get(*it).is_some_and(|it| rollout_gate::is_out_of_sight(*it));
-        let unseen = written.settled.iter().copied().filter(is_unseen).collect();
-        let settled = written.settled.iter().copied().filter(is_settled).collect();
-        Gate { is_open: would_open && written.is_open, is_stalled, settled, unseen, ..written }
+        let members = || written.members.iter().copied().filter(|member| admitted.contains(member));
+        let on_the_way = members().filter(is_on_the_way).count();
+        let unseen = members().filter(is_unseen).collect();
+        Gate { is_open: would_open && written.is_open, is_stalled, on_the_way, unseen, ..written }
+    }
+
+    /// Whether all that the hub says of a gate is what would be judged now, on evidence that [proves](proves) it.
+    fn stands(&self, gate: &GateObject) -> bool {
+        let (Some(status), Some((basis, package))) = (&gate.status, self.basis_of_gate(gate)) else {
+            return false;
+        };
+        self.knows(self.excuses(package).rests_on_profiles())
+            && self.still(Kind::RolloutGate, gate, (&basis, package), status.as_of.as_ref()) != Still::Unknown
     }
 
     /// Whether an override closes a gate now.
@@ -489,12 +496,6 @@ fn may_be_removed(gate: &GateObject) -> bool {
 }
 
 impl Parts<'_> {
-    /// Whether a cluster may have this revision, as far as the record is known.
-    fn is_admitted(&self, cluster: &str, revision: Option<&str>) -> bool {
-        let row = self.record.as_ref().ok().and_then(|record| record.get(cluster));
-        row.zip(revision).is_some_and(|(row, revision)| wanted::is_same(&row.revision, revision))
-    }
-
     /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
     fn stale_gates(&self, spec: &FleetRolloutSpec, revision: &str) -> Vec<Change> {
         let is_current = |gate: &GateObject| {

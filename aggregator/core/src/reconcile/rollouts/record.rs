@@ -3,13 +3,15 @@
 //! The slices are their own memory. A row is added, or moves on to another revision; none is taken away. They alone tell what
 //! is handed over, to whoever reads them, whether or not anything judges.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use statusbridge_api::FleetRolloutSlice;
 use statusbridge_api::fleet_rollout_slice::{
     AdmittedCluster, FLEET_ROLLOUT_LABEL, FleetRolloutRef, MOST_CLUSTERS,
 };
 use statusbridge_api::rollout_gate::FleetPackageRef;
+use statusbridge_contract::wanted;
 
 use crate::reconcile::owned::{Change, Content, label, numbered};
 use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices, rows};
@@ -76,29 +78,36 @@ impl<'a> Record<'a> {
         self.rows.get(cluster).copied()
     }
 
+    /// The clusters that may have a revision.
+    pub(super) fn admitted(&self, revision: &str) -> HashSet<&'a str> {
+        let rows = self.rows().filter(|row| wanted::is_same(&row.revision, revision));
+        rows.map(|row| row.cluster_name.as_str()).collect()
+    }
+
     /// What is to be done so that these rows are in the record. A row that is there takes the place of the one before; a new
     /// one goes where there is room.
     pub(super) fn add(&self, rollout: &Key, package: &str, rows: Vec<AdmittedCluster>) -> Vec<Change> {
         let mut rows: BTreeMap<String, AdmittedCluster> =
             rows.into_iter().map(|row| (row.cluster_name.clone(), row)).collect();
-        let mut contents: Vec<(&RolloutSlice, Vec<AdmittedCluster>, bool)> = Vec::new();
+        let mut contents: Vec<(&RolloutSlice, Cow<'_, [AdmittedCluster]>)> = Vec::new();
         for (slice, content) in &self.slices {
-            let mut clusters = content.clusters.clone();
-            let mut changed = false;
-            for row in &mut clusters {
-                if let Some(new) = rows.remove(&row.cluster_name) {
-                    (*row, changed) = (new, true);
+            let mut clusters = Cow::Borrowed(content.clusters.as_slice());
+            for (at, row) in content.clusters.iter().enumerate() {
+                if let Some(new) = rows.remove(&row.cluster_name)
+                    && let Some(row) = clusters.to_mut().get_mut(at)
+                {
+                    *row = new;
                 }
             }
-            contents.push((slice, clusters, changed));
+            contents.push((slice, clusters));
         }
         let mut left: Vec<AdmittedCluster> = rows.into_values().collect();
-        for (_, clusters, changed) in &mut contents {
+        for (_, clusters) in &mut contents {
             let room = MOST_CLUSTERS.saturating_sub(clusters.len()).min(left.len());
             if room > 0 {
+                let clusters = clusters.to_mut();
                 clusters.extend(left.drain(..room));
                 clusters.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
-                *changed = true;
             }
         }
         let content = |clusters| {
@@ -111,8 +120,10 @@ impl<'a> Record<'a> {
         };
         let mut changes: Vec<Change> = contents
             .into_iter()
-            .filter(|(_, _, changed)| *changed)
-            .map(|(slice, clusters, _)| Change::Update(slice.version(), content(clusters)))
+            .filter_map(|(slice, clusters)| match clusters {
+                Cow::Owned(clusters) => Some(Change::Update(slice.version(), content(clusters))),
+                Cow::Borrowed(_) => None,
+            })
             .collect();
         let mut free = (0..u64::MAX)
             .map(|number| numbered(&rollout.name, package, number))
