@@ -22,7 +22,7 @@ use statusbridge_api::names::{LONGEST_NAME, is_subdomain};
 use statusbridge_api::rollout_gate::{Override, OverrideState};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{
-    ClusterSet, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
+    ClusterSet, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec, RolloutGateStatus,
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
@@ -409,7 +409,11 @@ impl World<'_> {
         // How each cluster stands is not written.
         let asks_each =
             wave.max_concurrency.is_some() && !written.members.iter().all(|member| admitted.contains(member));
-        if gates == Gates::AsWritten || !asks_each && self.stands(gate) {
+        if gates == Gates::AsWritten {
+            return written;
+        }
+        if !asks_each && written.is_open && self.stands_open(gate, spec) {
+            debug_assert!(self.with_input(gate, |input, _, _| opens(input, &rollout_gate::decide(input))));
             return written;
         }
         // As it is now: the hub may not know yet that a cluster has failed.
@@ -422,7 +426,7 @@ impl World<'_> {
                     .collect(),
                 false => BTreeMap::new(),
             };
-            (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), each)
+            (opens(input, &now), is_true(&now.conditions, STALLED), each)
         });
         // Who is excused is not waited for.
         let is_on_the_way = |it: &&str| {
@@ -435,12 +439,14 @@ impl World<'_> {
         Gate { is_open: would_open && written.is_open, is_stalled, on_the_way, unseen, ..written }
     }
 
-    /// Whether all that the hub says of a gate is what would be judged now, on evidence that [proves](proves) it.
-    fn stands(&self, gate: &GateObject) -> bool {
+    /// Whether a gate that the hub says is open would still be so, on evidence that [proves](opens) it, as nothing has changed.
+    fn stands_open(&self, gate: &GateObject, spec: &RolloutGateSpec) -> bool {
         let (Some(status), Some((basis, package))) = (&gate.status, self.basis_of_gate(gate)) else {
             return false;
         };
-        self.knows(self.excuses(package).rests_on_profiles())
+        // By an override it would be open on no evidence at all.
+        spec.override_.is_none()
+            && self.knows(self.excuses(package).rests_on_profiles())
             && self.still(Kind::RolloutGate, gate, (&basis, package), status.as_of.as_ref()) != Still::Unknown
     }
 
@@ -450,9 +456,10 @@ impl World<'_> {
     }
 }
 
-/// Whether what a gate is judged by is fresh: nothing of it is carried over from before a restart.
-fn proves(input: &rollout_gate::Input<'_>) -> bool {
-    input.backend == Backend::Answers
+/// Whether a gate opens by what it is judged by, and that is fresh: nothing of it is carried over from before a restart.
+fn opens(input: &rollout_gate::Input<'_>, now: &RolloutGateStatus) -> bool {
+    now.says_open()
+        && input.backend == Backend::Answers
         && *input.membership == Membership::Known
         && !input.excused.is_unread()
         && input.checks.iter().all(|check| check.answer.is_some())
