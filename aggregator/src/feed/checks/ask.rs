@@ -39,13 +39,16 @@ pub struct Asker<Q = PromFeed> {
 #[derive(Debug)]
 pub struct Asked {
     at: Seconds,
+    /// From when the longest time counts, for all namespaces alike.
+    began: Instant,
     said: HashMap<String, OnceCell<Said>>,
 }
 
 impl Asked {
     /// Nothing was answered yet.
     pub fn new(queries: &BTreeSet<&String>, at: Seconds) -> Self {
-        Self { at, said: queries.iter().map(|query| ((*query).clone(), OnceCell::new())).collect() }
+        let said = queries.iter().map(|query| ((*query).clone(), OnceCell::new())).collect();
+        Self { at, began: Instant::now(), said }
     }
 }
 
@@ -60,7 +63,7 @@ impl<Q: QueryApi> Asker<Q> {
     /// answered has failed, and one that it was not asked yet is left out. A namespace `is_slow` if queries of its last round hung.
     /// Nothing more is asked once answers have as many values as there is `room` for.
     pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>, is_slow: bool, room: usize) -> Answers {
-        let until = Instant::now() + self.longest;
+        let until = asked.began + self.longest;
         let taken = AtomicUsize::new(0);
         let said = stream::iter(queries)
             .map(|query| async {
