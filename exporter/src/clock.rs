@@ -144,6 +144,8 @@ mod tests {
         let after = timeline.at(75_000, 1_065_000);
         assert_eq!((after.boot, after.run, after.resumed), (75_000, 15_000, 75_000));
         assert_eq!(after.unix_seconds(), 1065, "what is published is the time that it is");
+        let just_before = Moment { offset: after.offset - 1, ..after };
+        assert_eq!(just_before.unix_seconds(), 1064, "and never younger than it is");
         let later = timeline.at(76_000, 1_066_000);
         assert_eq!((later.run, later.resumed), (16_000, 75_000));
     }

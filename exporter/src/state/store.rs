@@ -509,6 +509,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_attested_while_nobody_knows_which_cluster_it_is_of() {
+        let mut store = store(Limits::default());
+        store.put(0, None, &PackageKey::new(None, "p"), &shown(0, 1)).expect("room");
+        let attested = |cluster_uid| {
+            let publisher = Publisher { cluster_uid, process_number: Some(5) };
+            attested(&rendered(&store.snapshot(publisher, &[UP, UP]))).len()
+        };
+        assert_eq!((attested(None), attested(Some(Fingerprint::of("uid")))), (0, 1));
+    }
+
+    #[test]
     fn all_times_move_with_the_offset_and_the_digest_with_them() {
         let publisher = Publisher { cluster_uid: Some(Fingerprint::of("uid")), process_number: Some(5) };
         let filled = |offset| {
