@@ -19,6 +19,8 @@
 
 pub mod clock;
 pub mod feed;
+#[cfg(test)]
+mod fuzz;
 pub mod gate_cache;
 pub mod health;
 pub mod hub;

@@ -15,6 +15,8 @@ mod budget;
 mod environment;
 mod equality;
 mod expression;
+#[cfg(test)]
+mod fuzz;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile_yaml;
 mod library;

@@ -4,6 +4,8 @@
 //! panics, the health is Unknown. [`of_resource`] and [`of_package`] are what the exporter uses, each
 //! stricter in one point. The `…fields` say what each reads, for who keeps no more of an object.
 
+#[cfg(test)]
+mod fuzz;
 mod kinds;
 mod object;
 mod status;

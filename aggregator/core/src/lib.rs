@@ -22,6 +22,8 @@ pub mod checks;
 pub mod decide;
 pub mod exposition;
 pub mod fleet;
+#[cfg(test)]
+mod fuzz;
 pub mod glob;
 pub mod reconcile;
 pub mod sample;

@@ -16,6 +16,8 @@ mod expectation;
 mod files;
 mod footprint;
 mod format;
+#[cfg(test)]
+mod fuzz;
 mod identity;
 mod join;
 mod kind;

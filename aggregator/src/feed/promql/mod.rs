@@ -17,6 +17,8 @@ mod elements;
 mod error;
 mod exporters;
 pub mod fold;
+#[cfg(test)]
+mod fuzz;
 pub mod poll;
 mod probe;
 mod quick;

@@ -145,3 +145,6 @@ impl Read for Arrived {
         self.chunks.front_mut().map_or(Ok(0), |chunk| chunk.reader().read(out))
     }
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Looks for bytes that break what reads them from outside: libFuzzer runs each test of a module called `fuzz` for so long.
+#
+#   fuzz SECONDS [NAME…]    NAME: that of the test, or a part of it
+#
+# It begins with the corpus beside the test, and keeps what it learns in the target directory; MERGE=1 adds of that to the corpus what
+# reaches code that nothing in it reaches. What breaks a test is kept beside it as well, for `cargo test` to try for ever.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+seconds=${1:?how many seconds for each?}
+shift
+packages=(-p statusbridge-core -p statusbridge-aggregator -p statusbridge-exporter -p statusbridge-expression -p statusbridge-kstatus)
+target=${CARGO_TARGET_DIR:-target}/fuzz
+host=$(rustc -vV | sed -n 's/^host: //p')
+coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
+coverage+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
+
+build() {
+  RUSTFLAGS="--cfg fuzzing --cfg fuzzing_libfuzzer $coverage" \
+    "${CARGO:-cargo}" test --locked --profile fuzz --target "$host" --target-dir "$target" --lib --no-run "${packages[@]}" 2>&1
+}
+
+programs=$(build | tee /dev/stderr | sed -n 's/^ *Executable .* (\(.*\))$/\1/p')
+[ -n "$programs" ] || exit 1
+
+broken=0
+for program in $programs; do
+  tests=$("$program" --list --format terse 'fuzz::' | sed -n 's/: test$//p')
+  for test in $tests; do
+    if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$test"; then continue; fi
+    # Where the corpus lies is said by the test itself.
+    place=$(CARGO_BOLERO_SELECT=all "$program" "$test" --exact --nocapture | sed -n 's/.*"work_dir":"\([^"]*\)".*/\1/p')
+    learnt=$target/learnt/${place##*/}
+    mkdir -p "$place/corpus" "$learnt" "$place/crashes"
+    printf '\n== %s, %d s\n' "$test" "$seconds"
+    run() {
+      BOLERO_LIBTEST_HARNESS=1 BOLERO_TEST_NAME=$test BOLERO_LIBFUZZER_ARGS="$*" \
+        "$program" "$test" --exact --nocapture --quiet --test-threads 1
+    }
+    run "$learnt" "$place/corpus" "$place/crashes" "-artifact_prefix=$place/crashes/" "-max_total_time=$seconds" \
+      -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -verbosity=0 || broken=1
+    if [ -n "${MERGE:-}" ]; then run -merge=1 -max_len=16384 -verbosity=0 "$place/corpus" "$learnt"; fi
+    rmdir --ignore-fail-on-non-empty "$place/crashes"
+  done
+done
+exit $broken
