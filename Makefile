@@ -11,7 +11,7 @@ KEEP ?=
 REAL ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults fuzz mutants demo bench bench-fleet shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,14 @@ faults: export STATUSBRIDGE_FAULTS_BACKEND = $(BACKEND)
 faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm
+
+# NAME="…" runs only tests whose names have that, MERGE=1 keeps inputs that reach more: see tests/fuzz.sh.
+fuzz: cargo ## Look for bytes that break a parser, SECONDS (600) for each
+	@MERGE=$(MERGE) tests/fuzz.sh $(or $(SECONDS),600) $(NAME)
+
+# NAME="…" breaks only what has that in its name.
+mutants: cargo ## Break rules on purpose, and print which tests notice
+	@tests/mutants.sh $(NAME)
 
 # What is measured is what ships.
 shipped := $(CURDIR)/target/static/$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
