@@ -38,7 +38,7 @@ for program in $programs; do
         "$program" "$test" --exact --nocapture --quiet --test-threads 1
     }
     run "$learnt" "$place/corpus" "$place/crashes" "-artifact_prefix=$place/crashes/" "-max_total_time=$seconds" \
-      -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -verbosity=0 || broken=1
+      -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -print_funcs=0 -verbosity=0 || broken=1
     if [ -n "${MERGE:-}" ]; then run -merge=1 -max_len=16384 -verbosity=0 "$place/corpus" "$learnt"; fi
     rmdir --ignore-fail-on-non-empty "$place/crashes"
   done

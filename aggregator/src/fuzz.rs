@@ -15,6 +15,8 @@ fn read_or_refused<T: FromYaml>(bytes: &[u8]) {
 
 #[test]
 fn a_configuration_is_read_or_refused() {
+    // As a backend's address is tried by making a client.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     bolero::check!(name = "configuration").for_each(read_or_refused::<Config>);
 }
 

@@ -5,6 +5,9 @@ use memchr::memchr2;
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 
+/// So many decimal digits a float holds exactly.
+const EXACT_DIGITS: usize = 15;
+
 /// Labels and samples of `{"metric":{"name":"value",…},"value":[time,"value"]}`, or with `"values":[[time,"value"],…]`.
 /// False: it looks different, and nothing is said of whether it is one.
 pub(super) fn series(text: &[u8], labels: &mut Labels, samples: &mut Vec<Sample>) -> bool {
@@ -75,13 +78,16 @@ impl<'a> Rest<'a> {
         Some(text)
     }
 
-    /// A number as times are written: digits, perhaps with a fraction.
+    /// A number as times are written: digits, perhaps with a fraction. Of more digits than a float holds, the last bit is another
+    /// by each parser.
     fn seconds(&mut self) -> Option<Seconds> {
         let is_of_it = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         let end = self.0.bytes().position(|byte| !is_of_it(&byte))?;
         let (text, rest) = (self.0.get(..end)?, self.0.get(end..)?);
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        if whole.is_empty() || whole.len() > 1 && whole.starts_with('0') || fraction.is_empty() {
+        let is_no_number =
+            whole.is_empty() || whole.len() > 1 && whole.starts_with('0') || fraction.is_empty();
+        if is_no_number || whole.len() + fraction.len() > EXACT_DIGITS {
             return None;
         }
         self.0 = rest;
