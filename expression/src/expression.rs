@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr};
 use cel::common::types::{CelList, CelOptional};
 use cel::common::value::{CowVal, Val};
-use cel::{Context, Program};
+use cel::{Context, ParseErrors, Program};
 use serde_json::Value;
 
 use crate::budget::{self, Budget, charge, charge_for};
@@ -150,8 +150,12 @@ impl<'v> Scope<'v> {
 
 impl Expression {
     /// Compiles an expression; `field` says where it stands and `variables` what it may
-    /// name. The error says what is wrong in words for the person who wrote it.
+    /// name. The error says what is wrong in words for the person who wrote it, of [`MAX_MESSAGE`] bytes at most.
     pub fn compile(field: &str, text: &str, variables: &[&str]) -> Result<Self, String> {
+        Self::compiled(field, text, variables).map_err(|error| cut(error, MAX_MESSAGE))
+    }
+
+    fn compiled(field: &str, text: &str, variables: &[&str]) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("the expression is empty".to_owned());
         }
@@ -231,7 +235,10 @@ impl Expression {
 fn parse(text: &str) -> Result<Program, String> {
     std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, || {
-            let program = environment().compile(text).map_err(|errors| errors.to_string())?;
+            // Each names the whole text, and there may be one for each of its bytes.
+            let first =
+                |errors: ParseErrors| errors.errors.first().map(ToString::to_string).unwrap_or_default();
+            let program = environment().compile(text).map_err(first)?;
             check_depth(program.expression(), 0)?;
             Ok(program)
         });

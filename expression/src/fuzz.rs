@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::{Expression, OBJECT, Scope};
+use crate::{Expression, MAX_MESSAGE, OBJECT, Scope};
 
 #[test]
 fn an_expression_comes_to_an_end_whatever_it_reads() {
@@ -12,7 +12,7 @@ fn an_expression_comes_to_an_end_whatever_it_reads() {
         let (text, object) = text.split_once('\n').unwrap_or((text, "null"));
         let object: Value = serde_json::from_str(object).unwrap_or_default();
         match Expression::compile("field", text, &[OBJECT]) {
-            Err(error) => assert!(!error.is_empty() && error.len() <= 4096, "{error}"),
+            Err(error) => assert!(!error.is_empty() && error.len() <= MAX_MESSAGE, "{error}"),
             Ok(expression) => {
                 let mut scope = Scope::default();
                 scope.bind(OBJECT, &object);

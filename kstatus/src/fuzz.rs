@@ -6,7 +6,11 @@ fn any_object_has_a_status() {
     bolero::check!(name = "status").for_each(|bytes: &[u8]| {
         let Ok(object) = serde_json::from_slice(bytes) else { return };
         for status in [crate::compute_at(&object, 1_800_000_000), crate::of_package(&object)] {
-            assert!(!status.reason.is_empty(), "{status:?}");
+            assert_eq!(
+                status.reason.is_empty(),
+                status.health == statusbridge_contract::Health::Current,
+                "{status:?}"
+            );
         }
     });
 }
