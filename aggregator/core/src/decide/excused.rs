@@ -132,7 +132,7 @@ impl<'a> Excuses<'a> {
     }
 
     /// Whether it depends on ClusterProfiles who is excused.
-    pub(crate) fn rests_on_profiles(&self) -> bool {
+    fn rests_on_profiles(&self) -> bool {
         !self.selecting.is_empty() || self.profiles.may_excuse()
     }
 

@@ -86,7 +86,7 @@ impl World<'_> {
     }
 
     /// Whether it does not depend on the time which clusters are meant, where ClusterProfiles select or excuse them.
-    pub(in crate::reconcile) fn knows(&self, selects: bool) -> bool {
+    fn knows(&self, selects: bool) -> bool {
         !selects || self.state.profiles.membership() == Membership::Known
     }
 

@@ -406,12 +406,12 @@ impl World<'_> {
             on_the_way: 0,
             unseen: Vec::new(),
         };
-        // How each cluster stands is not written.
-        let asks_each =
-            wave.max_concurrency.is_some() && !written.members.iter().all(|member| admitted.contains(member));
         if gates == Gates::AsWritten {
             return written;
         }
+        // The hub does not say how each cluster stands.
+        let asks_each =
+            wave.max_concurrency.is_some() && !written.members.iter().all(|member| admitted.contains(member));
         if !asks_each && written.is_open && self.stands_open(gate, spec) {
             debug_assert!(self.with_input(gate, |input, _, _| opens(input, &rollout_gate::decide(input))));
             return written;
@@ -419,13 +419,9 @@ impl World<'_> {
         // As it is now: the hub may not know yet that a cluster has failed.
         let (would_open, is_stalled, each) = self.with_input(gate, |input, _, _| {
             let now = rollout_gate::decide(input);
-            let each: BTreeMap<String, Reason> = match asks_each {
-                true => rollout_gate::each_cluster(input)
-                    .into_iter()
-                    .map(|(reason, cluster)| (cluster, reason))
-                    .collect(),
-                false => BTreeMap::new(),
-            };
+            let each = if asks_each { rollout_gate::each_cluster(input) } else { Vec::new() };
+            let each: BTreeMap<String, Reason> =
+                each.into_iter().map(|(reason, cluster)| (cluster, reason)).collect();
             (opens(input, &now), is_true(&now.conditions, STALLED), each)
         });
         // Who is excused is not waited for.
@@ -436,17 +432,18 @@ impl World<'_> {
         let members = || written.members.iter().copied().filter(|member| admitted.contains(member));
         let on_the_way = members().filter(is_on_the_way).count();
         let unseen = members().filter(is_unseen).collect();
+        // By whichever it has failed, it has: else its status would say both in turn while the gate's write is under way.
+        let is_stalled = is_stalled || written.is_stalled;
         Gate { is_open: would_open && written.is_open, is_stalled, on_the_way, unseen, ..written }
     }
 
-    /// Whether a gate that the hub says is open would still be so, on evidence that [proves](opens) it, as nothing has changed.
+    /// Whether a gate that the hub says is open still [opens], as nothing has changed that its verdict rests on.
     fn stands_open(&self, gate: &GateObject, spec: &RolloutGateSpec) -> bool {
         let (Some(status), Some((basis, package))) = (&gate.status, self.basis_of_gate(gate)) else {
             return false;
         };
         // By an override it would be open on no evidence at all.
         spec.override_.is_none()
-            && self.knows(self.excuses(package).rests_on_profiles())
             && self.still(Kind::RolloutGate, gate, (&basis, package), status.as_of.as_ref()) != Still::Unknown
     }
 
