@@ -67,7 +67,7 @@ pub struct Input<'a> {
 pub struct Wave<'a> {
     /// The clusters that it names or selects, or why they are not known; none where it takes of the rest.
     pub explicit: Option<Result<Vec<&'a str>, Obstacle>>,
-    /// Its gate, where it has started: see [`has_started`].
+    /// Its gate, where it has started.
     pub gate: Option<Gate<'a>>,
     /// Why it cannot have its gate, if it cannot.
     pub hindrance: Option<Obstacle>,
