@@ -1,6 +1,6 @@
 //! What the fleet says of packages at one moment: found out once, however many gates depend on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use statusbridge_api::PackageRef;
@@ -12,19 +12,22 @@ use crate::time::Seconds;
 
 /// Packages that are remembered at a time: those that depend on the same package are judged together.
 const PACKAGES: usize = 32;
-/// The same in observations, each of some hundred bytes: beyond so many, packages that were done with are
+/// The same in observations, each of some hundred bytes: beyond so many, the packages that were asked for longest ago are
 /// forgotten. Several packages of ten thousand clusters are judged at a time.
 const OBSERVATIONS: usize = 65_536;
+/// However many observations they are, so many packages are remembered: one for each thread that judges, and the next.
+const AT_LEAST: usize = 3;
 
 /// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
 #[derive(Debug, Default)]
 pub struct ObservationCache {
-    packages: Mutex<HashMap<Subject, Arc<Survey>>>,
+    /// The one that was asked for last comes last.
+    packages: Mutex<VecDeque<(Subject, Arc<Survey>)>>,
     slowest: Mutex<Option<Seconds>>,
 }
 
 /// What a survey is about; times as bits, so that only the very same is the same.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Subject {
     package: PackageRef,
     t: u64,
@@ -54,11 +57,15 @@ impl ObservationCache {
     pub fn of(&self, package: PackageRef, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
         let subject = Subject { package, t: t.to_bits(), stale_after: stale_after.to_bits() };
         let mut surveys = lock(&self.packages);
-        if let Some(survey) = surveys.get(&subject) {
-            return survey.clone();
+        let known = surveys.iter().position(|(known, _)| *known == subject);
+        if let Some((subject, survey)) = known.and_then(|at| surveys.remove(at)) {
+            surveys.push_back((subject, survey.clone()));
+            return survey;
         }
-        if surveys.len() >= PACKAGES || surveys.values().map(|it| it.len()).sum::<usize>() >= OBSERVATIONS {
-            surveys.clear();
+        let mut observations: usize = surveys.iter().map(|(_, survey)| survey.len()).sum();
+        while surveys.len() >= PACKAGES || (surveys.len() >= AT_LEAST && observations >= OBSERVATIONS) {
+            let Some((_, oldest)) = surveys.pop_front() else { break };
+            observations = observations.saturating_sub(oldest.len());
         }
         let survey = Arc::new(Survey {
             package: subject.package.clone(),
@@ -69,7 +76,7 @@ impl ObservationCache {
             revisions: OnceLock::new(),
             targets: OnceLock::new(),
         });
-        surveys.insert(subject, survey.clone());
+        surveys.push_back((subject, survey.clone()));
         survey
     }
 
@@ -172,5 +179,38 @@ mod tests {
         let before = survey(180.0);
         observations.clear();
         assert!(!Arc::ptr_eq(&before, &survey(180.0)));
+    }
+
+    #[test]
+    fn the_packages_that_were_asked_for_longest_ago_are_forgotten() {
+        let cache = ObservationCache::default();
+        let of = |name: &str| cache.of(package(name), T, 180.0);
+        let all = |survey: &Survey| {
+            let target = Target {
+                cluster: "c".to_owned(),
+                observation: Fleet::default().observe("c", &package("p"), T, 180.0),
+            };
+            survey.all_targets(|| vec![target; OBSERVATIONS].into());
+        };
+        let known: Vec<_> = ["a", "b", "c"].iter().map(|name| of(name)).collect();
+        known.iter().for_each(|survey| all(survey));
+        // Large ones are kept for those who judge them at the same time.
+        assert!(["b", "c", "a"].iter().zip([1, 2, 0]).all(|(name, at)| Arc::ptr_eq(&of(name), &known[at])));
+        let new = of("d");
+        assert!(
+            [&known[2], &known[0], &new]
+                .iter()
+                .zip(["c", "a", "d"])
+                .all(|(it, name)| Arc::ptr_eq(it, &of(name)))
+        );
+        assert!(!Arc::ptr_eq(&known[1], &of("b")));
+        // Of small ones there are more.
+        cache.clear();
+        let first = of("0");
+        (1..PACKAGES).for_each(|n| drop(of(&n.to_string())));
+        assert!(Arc::ptr_eq(&first, &of("0")));
+        let second = of("1");
+        (0..PACKAGES).for_each(|n| drop(of(&format!("more {n}"))));
+        assert!(!Arc::ptr_eq(&second, &of("1")));
     }
 }

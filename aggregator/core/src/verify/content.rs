@@ -5,7 +5,7 @@ use std::sync::Arc;
 use statusbridge_contract::Digest;
 
 use super::package::{Package, key_in};
-use super::packages::{Packages, Row};
+use super::packages::Packages;
 
 /// What a name takes besides its bytes: its counts, and its places where it is kept and looked for.
 const NAME: usize = 64;
@@ -57,7 +57,7 @@ impl Content {
             .reasons
             .iter()
             .map(|it| size_of_val(it) + it.source.len() + it.code.len() + it.word.len() + NAME);
-        names + words.sum::<usize>() + self.packages.len() * (size_of::<Row>() + memory)
+        names + words.sum::<usize>() + self.packages.bytes() + self.packages.len() * memory
     }
 
     /// A package, by its [`key`](super::package::key), and its place among [`Content::packages`].

@@ -1,20 +1,16 @@
-//! The packages of one exposition, kept in as little memory as they take: a fleet may have a million.
+//! The packages of one exposition, kept in as little memory as they take: a fleet may have ten million.
 //!
 //! ```text
-//!   keys   shared by all expositions of the same packages
-//!   rows   72 bytes each, in the same order
+//!   keys     shared by all expositions of the same packages
+//!   starts   where the row of each begins, in the same order
+//!   rows     which numbers a package has, and these: 16 bytes for one that is well
 //! ```
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use statusbridge_contract::PACKAGE_METRICS;
-
 use super::package::Package;
-
-/// Bytes of one number.
-const WIDTH: usize = 7;
 
 thread_local! {
     /// Where a package was last found. Whoever asks cluster after cluster for one mostly finds it in the same place,
@@ -29,48 +25,64 @@ pub type Keys = Arc<[Arc<str>]>;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Packages {
     keys: Keys,
-    rows: Box<[Row]>,
+    starts: Box<[u32]>,
+    rows: Box<[u8]>,
 }
 
-/// One package without its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
-    present: [u8; 2],
-    /// Each below 2^56: a sample holds no whole number beyond 2^53.
-    numbers: [[u8; WIDTH]; PACKAGE_METRICS.len()],
+/// Adds a package without its key: which numbers it has, then these.
+fn write_row(rows: &mut Vec<u8>, package: &Package) {
+    rows.extend(package.present.to_le_bytes());
+    package.samples().for_each(|(_, value)| write_number(rows, value));
 }
 
-impl Row {
-    fn of(package: &Package) -> Self {
-        let mut row =
-            Self { present: package.present.to_le_bytes(), numbers: [[0; WIDTH]; PACKAGE_METRICS.len()] };
-        for (to, value) in row.numbers.iter_mut().zip(package.values) {
-            to.copy_from_slice(&value.to_le_bytes()[..WIDTH]);
+/// The package with this row. What the row lacks, the package does.
+fn read_row(row: &[u8], key: Arc<str>) -> Package {
+    let mut package = Package::new(key);
+    let Some((present, mut rest)) = row.split_first_chunk() else { return package };
+    package.present = u16::from_le_bytes(*present);
+    for (slot, value) in package.values.iter_mut().enumerate() {
+        if package.present & 1 << slot != 0 {
+            (*value, rest) = read_number(rest);
         }
-        row
     }
+    package
+}
 
-    fn package(&self, key: Arc<str>) -> Package {
-        let mut package = Package::new(key);
-        package.present = u16::from_le_bytes(self.present);
-        for (value, from) in package.values.iter_mut().zip(&self.numbers) {
-            let mut bytes = [0; 8];
-            bytes[..WIDTH].copy_from_slice(from);
-            *value = u64::from_le_bytes(bytes);
-        }
-        package
+/// Seven bits a byte, the lowest first; the last byte has its highest bit clear.
+fn write_number(to: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
     }
+    to.push(number as u8);
+}
+
+/// A number, and what comes after it.
+fn read_number(from: &[u8]) -> (u64, &[u8]) {
+    let mut number = 0;
+    for (at, byte) in from.iter().enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return (number, from.get(at + 1..).unwrap_or_default());
+        }
+    }
+    (number, &[])
 }
 
 impl Packages {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.starts.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.starts.is_empty()
+    }
+
+    /// Bytes that they take, without their keys.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.starts) + size_of_val(&*self.rows)
     }
 
     /// Their keys.
@@ -105,12 +117,13 @@ impl Packages {
 
     /// The package at a position.
     pub fn get(&self, at: usize) -> Option<Package> {
-        Some(self.rows.get(at)?.package(self.keys.get(at)?.clone()))
+        let row = self.rows.get(*self.starts.get(at)? as usize..)?;
+        Some(read_row(row, self.keys.get(at)?.clone()))
     }
 
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = Package> {
-        self.rows.iter().zip(self.keys.iter()).map(|(row, key)| row.package(key.clone()))
+        (0..self.len()).filter_map(|at| self.get(at))
     }
 }
 
@@ -119,8 +132,14 @@ impl FromIterator<Package> for Packages {
     fn from_iter<I: IntoIterator<Item = Package>>(packages: I) -> Self {
         let mut packages: Vec<Package> = packages.into_iter().collect();
         packages.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let rows = packages.iter().map(Row::of).collect();
-        Self { keys: packages.into_iter().map(|package| package.key).collect(), rows }
+        let mut rows = Vec::new();
+        let start = |package| {
+            let start = rows.len() as u32;
+            write_row(&mut rows, package);
+            start
+        };
+        let starts = packages.iter().map(start).collect();
+        Self { keys: packages.into_iter().map(|package| package.key).collect(), starts, rows: rows.into() }
     }
 }
 
@@ -133,6 +152,7 @@ impl fmt::Debug for Packages {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use statusbridge_contract::{Metric, PACKAGE_METRICS};
 
     use super::*;
 
@@ -141,7 +161,9 @@ mod tests {
         (any::<u16>(), prop::collection::vec(number, PACKAGE_METRICS.len())).prop_map(|(present, numbers)| {
             let mut values = [0; PACKAGE_METRICS.len()];
             values.copy_from_slice(&numbers);
-            (present, values)
+            let has = |slot: usize| present & 1 << slot != 0;
+            (0..values.len()).filter(|slot| !has(*slot)).for_each(|slot| values[slot] = 0);
+            (present & ((1 << values.len()) - 1), values)
         })
     }
 
@@ -164,8 +186,29 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_small_and_keys_are_shared_only_where_they_are_the_same() {
-        assert_eq!(size_of::<Row>(), 72);
+    fn a_package_that_is_well_takes_twenty_bytes() {
+        let well = |n: u64| {
+            let mut package = Package::new(format!("{n}").into());
+            let revision = statusbridge_contract::Fingerprint::of(&format!("revision {n}")).value();
+            let said = [
+                (Metric::PackageHealthyRevision, revision),
+                (Metric::PackageTransitionTimestamp, 1_800_000_000),
+                (Metric::PackageResources, 12),
+            ];
+            for (slot, value) in
+                said.map(|(metric, value)| (super::super::package::slot(metric).unwrap(), value))
+            {
+                package.present |= 1 << slot;
+                package.values[slot] = value;
+            }
+            package
+        };
+        let packages: Packages = (0..1000).map(well).collect();
+        assert!(packages.bytes() <= 20 * 1000, "{}", packages.bytes());
+    }
+
+    #[test]
+    fn keys_are_shared_only_where_they_are_the_same() {
         let of = |keys: &[&str]| -> Packages { keys.iter().map(|key| Package::new((*key).into())).collect() };
         let (mut one, other, third) = (of(&["a", "b"]), of(&["b", "a"]), of(&["a", "c"]));
         one.share(third.keys());

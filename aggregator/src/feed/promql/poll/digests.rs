@@ -7,7 +7,8 @@
 //!
 //! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -36,6 +37,9 @@ const STREAMS: usize = MOST_STREAMS + 1;
 
 /// Metrics of which a stream has one sample each.
 const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+
+/// Labels of a digest's own.
+const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUSTER];
 
 /// What a look found.
 pub(super) struct Found {
@@ -137,7 +141,7 @@ type Values = Vec<(i64, Option<u64>)>;
 #[derive(Default)]
 struct Head {
     /// Mostly of one.
-    digests: BTreeMap<Speech, Values>,
+    digests: Vec<(Speech, Values)>,
     parts: PartDigests,
     /// Whether there are more of these than are kept.
     is_crowded: bool,
@@ -192,38 +196,37 @@ impl Heads {
         Self { window, config: config.clone(), streams, heads, text, samples: 0, room_for_parts }
     }
 
-    /// What is known of the stream that a series belongs to, and the series' own labels.
-    fn place(&mut self, metric: Metric, labels: &Labels) -> (usize, Speech, String) {
-        let (mut own, mut part) = ((String::new(), String::new()), String::new());
+    /// What is known of the stream that a series belongs to, and the series' own labels: contract version, UID, and the cluster
+    /// that a part is of.
+    fn place<'l>(&mut self, metric: Metric, labels: &'l Labels) -> (usize, [Cow<'l, str>; 3]) {
+        let mut own = OWN.map(|_| Cow::Borrowed(""));
         self.text.clear();
         let mut is_plain = true;
         for (name, value) in labels.iter() {
-            match name {
-                "__name__" => {}
-                label::CONTRACT if metric == Metric::Digest => own.0.push_str(value),
-                label::CLUSTER_UID if metric == Metric::Digest => own.1.push_str(value),
-                label::PACKAGE_CLUSTER if metric == Metric::Digest => part.push_str(value),
+            let known = OWN.iter().position(|own| metric == Metric::Digest && *own == name);
+            if let Some(own) = known.and_then(|at| own.get_mut(at)) {
+                *own = Cow::Borrowed(value);
+            } else if name == "__name__" {
+            } else if name.starts_with("exported_") || value.contains('\0') {
                 // Whose label that is takes more to find out.
-                _ if name.starts_with("exported_") || value.contains('\0') => is_plain = false,
-                _ if self.config.ignored_labels.iter().any(|ignored| ignored == name) => {}
-                _ => self.text.extend([name, "\0", value, "\0"]),
+                is_plain = false;
+            } else if !self.config.ignored_labels.iter().any(|ignored| ignored == name) {
+                self.text.extend([name, "\0", value, "\0"]);
             }
         }
         if is_plain && let Some(place) = self.streams.written.get(&self.text) {
-            return (*place, own, part);
+            return (*place, own);
         }
         let split = labels.split(metric, &self.config.ignored_labels);
-        let value = |name: &str| {
+        let own = OWN.map(|name| {
             let found = split.own.iter().find(|(own, _)| *own == name);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
-        };
-        own = (value(label::CONTRACT), value(label::CLUSTER_UID));
-        part = value(label::PACKAGE_CLUSTER);
+            Cow::Owned(found.map(|(_, value)| value.clone()).unwrap_or_default())
+        });
         let place = self.streams.place(split.stream, &self.config.feed);
         if is_plain {
             self.streams.written.insert(self.text.clone(), place);
         }
-        (place, own, part)
+        (place, own)
     }
 
     /// What was found, and the streams for the next poll, unless most of them are gone.
@@ -234,7 +237,7 @@ impl Heads {
         let (mut heard, mut room) = (0, HashMap::<&str, usize>::new());
         for (labels, mut head) in self.streams.labels.iter().zip(self.heads) {
             heard += usize::from(head.is_heard);
-            head.digests.retain(|_, samples| {
+            head.digests.retain_mut(|(_, samples)| {
                 samples.retain(|(at, _)| !foreseen.has(labels, *at));
                 !samples.is_empty()
             });
@@ -265,8 +268,6 @@ impl Heads {
 /// The streams that write under the same labels: one for each cluster and process, and no more than there is room for.
 struct OfHead {
     all: Vec<Digests>,
-    /// Places by UID and process: their labels are the same.
-    places: HashMap<(Option<Fingerprint>, u64), usize>,
     room: usize,
     is_crowded: bool,
 }
@@ -278,12 +279,12 @@ impl OfHead {
             self.is_crowded = true;
             return;
         }
-        self.places.entry((digests.stream.uid, digests.stream.process)).or_insert(self.all.len());
         self.all.push(digests);
     }
 
+    /// The first one of this cluster and process: their labels are the same.
     fn find(&mut self, uid: Option<Fingerprint>, process: u64) -> Option<&mut Digests> {
-        self.all.get_mut(*self.places.get(&(uid, process))?)
+        self.all.iter_mut().find(|it| (it.stream.uid, it.stream.process) == (uid, process))
     }
 }
 
@@ -291,10 +292,11 @@ impl Head {
     /// The streams that write under these labels, of which there is room for so many.
     fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, room: usize) -> OfHead {
         let is_crowded = self.is_crowded;
-        let mut streams = OfHead { all: Vec::new(), places: HashMap::new(), room, is_crowded };
+        let mut streams = OfHead { all: Vec::new(), room, is_crowded };
         self.rendered.sort_unstable();
         self.process.sort_unstable();
         // By contract version and UID, whatever the backend's order is.
+        self.digests.sort_by(|(a, _), (b, _)| a.cmp(b));
         for ((contract, uid), mut samples) in self.digests {
             // Two replicas may write as one stream, where the label that tells them apart is ignored.
             samples.sort_by_key(|(at, _)| *at);
@@ -388,7 +390,7 @@ impl Sink for Heads {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         self.samples += samples.len() as u64;
-        let (place, own, part) = self.place(metric, labels);
+        let (place, [contract, uid, part]) = self.place(metric, labels);
         let Window { t, now, believed, .. } = self.window;
         if self.heads.len() <= place {
             self.heads.resize_with(place + 1, Head::default);
@@ -406,6 +408,7 @@ impl Sink for Heads {
             // A digest of a part of what an exporter says attests nothing by itself.
             Metric::Digest if !part.is_empty() => {
                 let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
+                let own = (contract.into_owned(), uid.into_owned());
                 head.parts.add(own, part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
@@ -413,12 +416,19 @@ impl Sink for Heads {
                 let ahead = numbers.filter(|sample| sample.at > believed);
                 head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
                 let mut known = known.peekable();
-                if known.peek().is_some() {
-                    if head.digests.len() < STREAMS || head.digests.contains_key(&own) {
-                        head.digests.entry(own).or_default().extend(known);
-                    } else {
-                        head.is_crowded = true;
-                    }
+                if known.peek().is_none() {
+                    return;
+                }
+                let is_own = |(of, _): &(Speech, Values)| (of.0.as_str(), of.1.as_str()) == (&contract, &uid);
+                let place = head.digests.iter().position(is_own);
+                if let Some(at) = place
+                    && let Some((_, samples)) = head.digests.get_mut(at)
+                {
+                    samples.extend(known);
+                } else if head.digests.len() < STREAMS {
+                    head.digests.push(((contract.into_owned(), uid.into_owned()), known.collect()));
+                } else {
+                    head.is_crowded = true;
                 }
             }
             Metric::RenderedTimestamp => head.rendered.extend(known.filter_map(whole)),
