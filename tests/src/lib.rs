@@ -12,6 +12,7 @@
 //!  ├─ Pipeline                                  what scrapes and writes, by the files of deploy/pipelines
 //!  ├─ Guard, Authority                         TLS, certificates and passwords in front of them
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
+//!  ├─ PushDoor                                  where exporters push to
 //!  └─ Workload, Hub, History                   a whole cluster, a whole hub, every version of an object
 //! ```
 //!
@@ -62,6 +63,7 @@ mod pipelines;
 mod ports;
 mod process;
 mod prometheus;
+mod push_door;
 mod rig;
 mod servers;
 mod thanos;
@@ -97,6 +99,7 @@ pub use pipelines::{Pipeline, Route};
 pub use ports::Port;
 pub use process::Process;
 pub use prometheus::{Asked, Prometheus, PrometheusConfig, Sample, ScrapeJob, queries};
+pub use push_door::{PushDoor, token_entry};
 pub use rig::{Rig, run};
 pub use servers::program;
 pub use thanos::{ThanosQuerier, ThanosSidecar};

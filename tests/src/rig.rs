@@ -41,6 +41,16 @@ impl Rig {
         &self.inner.dir
     }
 
+    /// A new file inside it, with this text.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf> {
+        let path = self.dir().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
     /// A new directory inside it.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use statusbridge_aggregator::feed::push::Settings;
 use statusbridge_aggregator::feed::push::server::most_memory;
 use statusbridge_contract::{Fingerprint, Metric, label};
@@ -29,8 +28,7 @@ fn token(cluster: &str) -> String {
 }
 
 pub(crate) fn token_entry(cluster: &str) -> Value {
-    let hash: String = Sha256::digest(token(cluster)).iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({"cluster": cluster, "sha256": hash})
+    statusbridge_tests::token_entry(cluster, &token(cluster))
 }
 
 /// One sample with ten megabytes of labels.
@@ -74,14 +72,11 @@ fn largest() -> Result<[Bytes; 2]> {
 /// A hub to which these clusters may push, and nothing else tells of clusters.
 pub(crate) async fn pushed_to(rig: &Rig, clusters: &[&str]) -> Result<(Etcd, Port, Hub)> {
     let port = Port::reserve()?;
-    let (tokens, config) = (rig.dir().join("tokens.yaml"), rig.dir().join("aggregator.yaml"));
     let entries: Vec<Value> = clusters.iter().map(|cluster| token_entry(cluster)).collect();
-    std::fs::write(&tokens, json!(entries).to_string())?;
+    let tokens = rig.file("tokens.yaml", json!(entries).to_string())?;
     let push =
         json!({"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"});
-    std::fs::write(&config, json!({"feeds": {"push": push}}).to_string())?;
-    let mut options = AggregatorOptions::new("");
-    options.more = vec!["--config".to_owned(), config.display().to_string()];
+    let options = AggregatorOptions::configured(rig, "aggregator", &json!({"feeds": {"push": push}}))?;
     let etcd = Etcd::start(rig).await?;
     let hub = Hub::start_with(rig, &etcd, options).await?;
     Ok((etcd, port, hub))
@@ -136,16 +131,17 @@ async fn many_exporters_under_one_token_are_refused_before_they_fill_the_memory(
         let [_, packed] = largest()?;
         let client = reqwest::Client::builder().no_proxy().build()?;
         let mut answers = Vec::new();
-        for instance in 0..4 {
+        for instance in 0..6 {
             let push = client.post(&url).bearer_auth(token("a")).body(packed.clone());
             let push = push.header("content-encoding", "gzip").header("statusbridge-instance", instance);
             let answer = push.send().await?;
             answers.push((answer.status().as_u16(), answer.text().await?));
         }
         let codes: Vec<u16> = answers.iter().map(|(code, _)| *code).collect();
-        ensure!(codes == [204, 204, 422, 422], "{answers:?}");
+        let taken = codes.iter().take_while(|code| **code == 204).count();
+        ensure!((2..6).contains(&taken) && codes.iter().skip(taken).all(|code| *code == 422), "{answers:?}");
         ensure!(
-            answers.iter().skip(2).all(|(_, said)| said.contains("128 MiB are kept of a cluster")),
+            answers.iter().skip(taken).all(|(_, said)| said.contains("128 MiB are kept of a cluster")),
             "{answers:?}"
         );
         let pid = hub.aggregator.process().pid().context("it has ended")?;
@@ -194,18 +190,7 @@ async fn push_and_hang_up(address: SocketAddr, cluster: &str, body: &[u8]) -> Re
 #[tokio::test]
 async fn what_one_cluster_pushes_delays_no_other() {
     run("attacks-pushes", async |rig| {
-        let port = Port::reserve()?;
-        let tokens = rig.dir().join("tokens.yaml");
-        let entries = ["attacker", "another", "hasty", "victim"].map(token_entry);
-        std::fs::write(&tokens, json!(entries).to_string())?;
-        let config = rig.dir().join("aggregator.yaml");
-        let push_to =
-            json!({"feeds": {"push": {"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"}}});
-        std::fs::write(&config, push_to.to_string())?;
-        let mut options = AggregatorOptions::new("");
-        options.more = vec!["--config".to_owned(), config.display().to_string()];
-        let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let (_etcd, port, hub) = pushed_to(rig, &["attacker", "another", "hasty", "victim"]).await?;
         let url = format!("http://{}/v1alpha1/push", port.address());
         hub.report(APP, "10s", json!({})).await?;
         hub.gate("wave", APP, R1, json!({"clusters": {"names": ["victim"]}})).await?;
@@ -217,12 +202,14 @@ async fn what_one_cluster_pushes_delays_no_other() {
         ensure!(code == 413 && said.contains("more than 256 sources"), "{code}: {said}");
         // Whoever was refused has to wait, longer and longer, and costs nothing meanwhile.
         for _ in 0..20 {
-            let (code, said) = push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
+            let (code, said) =
+                push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
             ensure!(code == 429 || code == 400, "{code}: {said}");
         }
         // The one after a wait is refused for what it is, and begins the next.
         eventually(SOON, "whoever was refused is told to wait", async || {
-            let (code, said) = push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
+            let (code, said) =
+                push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
             ensure!(code == 429 && said.contains("pushes with this token were refused"), "{code}: {said}");
             Ok(())
         })

@@ -6,73 +6,13 @@ use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use statusbridge_tests::*;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Names of the clusters, each with its token.
 const CLUSTERS: [(&str, &str); 2] = [("c1", "the token of c1"), ("c2", "the token of c2")];
 const GATE: &str = "wave";
-
-/// A file in the rig's directory.
-fn file(rig: &Rig, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf> {
-    let path = rig.dir().join(name);
-    std::fs::write(&path, text)?;
-    Ok(path)
-}
-
-fn token_entry(cluster: &str, token: &str) -> Value {
-    let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({"cluster": cluster, "sha256": hash})
-}
-
-/// Options of an aggregator without a backend that goes by this configuration. YAML is JSON too.
-fn options(rig: &Rig, name: &str, config: &Value) -> Result<AggregatorOptions> {
-    let mut options = AggregatorOptions::new("");
-    let config = file(rig, &format!("{name}.yaml"), config.to_string())?;
-    options.more = vec!["--config".to_owned(), config.display().to_string()];
-    Ok(options)
-}
-
-/// An address to push to, with a certificate for it.
-struct Door {
-    port: Port,
-    certificate: PathBuf,
-    key: PathBuf,
-}
-
-impl Door {
-    fn new(rig: &Rig) -> Result<Self> {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
-        Ok(Self {
-            port: Port::reserve()?,
-            certificate: file(rig, "push.crt", made.cert.pem())?,
-            key: file(rig, "push.key", made.signing_key.serialize_pem())?,
-        })
-    }
-
-    fn config(&self, tokens: &Path) -> Value {
-        json!({"feeds": {"push": {
-            "listen": self.port.address(), "certFile": self.certificate, "keyFile": self.key, "tokensFile": tokens,
-        }}})
-    }
-
-    fn url(&self) -> String {
-        format!("https://{}/v1alpha1/push", self.port.address())
-    }
-
-    /// Arguments of an exporter that pushes here with the token in a file, every so many seconds.
-    fn arguments(&self, token: &Path, every: u64) -> Vec<String> {
-        let flags = [
-            ("--push-url", self.url()),
-            ("--push-token-file", token.display().to_string()),
-            ("--push-ca-file", self.certificate.display().to_string()),
-            ("--push-interval", format!("{every}s")),
-        ];
-        flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
-    }
-}
 
 /// The same clusters, seen by three hubs.
 struct Transports {
@@ -87,9 +27,9 @@ impl Transports {
     /// Two clusters that are scraped, and push, every so many seconds.
     async fn start(rig: &Rig, every: u64) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
-        let door = Door::new(rig)?;
+        let door = PushDoor::new(rig)?;
         let clusters = try_join_all(CLUSTERS.map(async |(name, token)| {
-            let token = file(rig, &format!("{name}.token"), token)?;
+            let token = rig.file(&format!("{name}.token"), token)?;
             let arguments = door.arguments(&token, every);
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             Workload::start(rig, &etcd, name, &arguments).await
@@ -106,11 +46,11 @@ impl Transports {
             .collect();
         let scrape = json!({"feeds": {"scrape": {"interval": format!("{every}s"), "timeout": "2s", "targets": targets}}});
         let tokens = json!(CLUSTERS.map(|(name, token)| token_entry(name, token)));
-        let tokens = file(rig, "tokens.yaml", tokens.to_string())?;
+        let tokens = rig.file("tokens.yaml", tokens.to_string())?;
         let hubs = [
             ("promql", AggregatorOptions::new(prometheus.url())),
-            ("scrape", options(rig, "scrape", &scrape)?),
-            ("push", options(rig, "push", &door.config(&tokens))?),
+            ("scrape", AggregatorOptions::configured(rig, "scrape", &scrape)?),
+            ("push", AggregatorOptions::configured(rig, "push", &door.config(&tokens))?),
         ];
         let hubs = try_join_all(hubs.map(async |(transport, options)| {
             anyhow::Ok((transport, Hub::start_named(rig, &etcd, &format!("hub-{transport}"), options).await?))
@@ -362,7 +302,7 @@ async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
             }},
         });
         let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start_with(rig, &etcd, options(rig, "scrape", &config)?).await?;
+        let hub = Hub::start_with(rig, &etcd, AggregatorOptions::configured(rig, "scrape", &config)?).await?;
         hub.report(APP, STALE_AFTER, json!({})).await?;
         for cluster in ["near", "far", "listed"] {
             hub.gate(cluster, APP, &revision(1), json!({"clusters": {"names": [cluster]}})).await?;
@@ -407,17 +347,17 @@ async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
 async fn an_exporter_whose_token_or_certificate_is_wrong_is_not_heard_until_it_is_put_right() {
     run("e2e-transports-push", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let door = Door::new(rig)?;
+        let door = PushDoor::new(rig)?;
         let tokens = json!([token_entry("c1", "one"), token_entry("c2", "two")]);
-        let tokens = file(rig, "tokens.yaml", tokens.to_string())?;
+        let tokens = rig.file("tokens.yaml", tokens.to_string())?;
         let mut config = door.config(&tokens);
         config["feeds"]["push"]["expectWithin"] = json!("2s");
-        let hub = Hub::start_with(rig, &etcd, options(rig, "push", &config)?).await?;
+        let hub = Hub::start_with(rig, &etcd, AggregatorOptions::configured(rig, "push", &config)?).await?;
         hub.report(APP, STALE_AFTER, json!({})).await?;
         for cluster in ["c1", "c2"] {
             hub.gate(cluster, APP, &revision(1), json!({"clusters": {"names": [cluster]}})).await?;
         }
-        let token = file(rig, "token", "wrong")?;
+        let token = rig.file("token", "wrong")?;
         let arguments = door.arguments(&token, 1);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         // Whatever it is called: it has the token of c1.
