@@ -11,7 +11,7 @@ KEEP ?=
 REAL ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults fuzz mutants demo bench bench-fleet shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model histories faults fuzz mutants demo bench bench-fleet soak soak-graph shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ model: cargo ## Try N generated histories (default 5000), always new ones, on th
 	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom)) && echo SEED=$$seed && \
 	STATUSBRIDGE_MODEL_SEED=$$seed STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
 
+histories: cargo ## Play the model for MINUTES (60) on seeds that were not played before, and note them in tests/histories.tsv
+	@tests/histories.sh $(or $(MINUTES),60) $(N)
+
 # BACKEND=victoria-metrics puts one behind Prometheus, ONLY=Sweeper makes only the faults of that name before the storm.
 # See docs/proof.md.
 faults: export STATUSBRIDGE_FAULTS_MINUTES = $(MINUTES)
@@ -94,13 +97,24 @@ dashboards: cargo ## Write Grafana dashboards, recording and alerting rules
 	$(CARGO) run -p statusbridge-dashboards -- --out $(or $(OUT),dashboards) $(if $(VALUES),--values $(VALUES))
 
 bench-fleet-servers:
-	@tests/servers/install.sh kubernetes etcd victoria-metrics prometheus
+	@tests/servers/install.sh kubernetes etcd victoria-metrics prometheus $(if $(filter engines,$(BENCH)),mimir thanos victoria-metrics-cluster)
 
-# BENCH=generated, victoria or propagation runs one part, CLUSTERS and PACKAGES say how large, SPEAKERS how many management
-# clusters tell of them, ROLLOUTS and WAVES how many packages are rolled out: see docs/bench-fleet.md.
+# BENCH=generated, victoria, propagation or engines runs one part, CLUSTERS and PACKAGES say how large, SPEAKERS how many management
+# clusters tell of them, ROLLOUTS and WAVES how many packages are rolled out: see docs/bench-fleet.md. ENGINE=mimir, thanos or victoria
+# is one of the engines, MINUTES how long each is watched: see docs/engine.md.
 bench-fleet: cargo bench-fleet-servers shipped ## Measure the aggregator over ten thousand clusters
 	$(CARGO) build --release -p statusbridge-tests --bin bench_fleet
 	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench_fleet
+
+# Each run adds a stretch to TO (docs/soak.tsv); SEED lives the same life again, STATUSBRIDGE_BIN_DIR takes the programs from there.
+# See docs/soak.md.
+soak: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+soak: cargo programs ## Run everything for MINUTES (default 60), note memory, descriptors, series and etcd, and fail where one grows
+	@tests/servers/install.sh kubernetes etcd prometheus
+	@$(debug)/soak
+
+soak-graph: cargo ## Draw what the soak has noted so far, and print which figures grow
+	$(CARGO) run -p statusbridge-tests --bin soak -- graph
 
 # The binaries have page/dist in them, so that building them needs no Node. CHROMIUM=program tests in another browser.
 page-rig: export FLEET = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/fleet_on_command

@@ -284,6 +284,20 @@ impl Generated {
         digest.rendered(seconds(scraped)).value()
     }
 
+    /// The number of the revision that a cluster had of each of its packages when its exporter was scraped.
+    pub(crate) fn revision_numbers(&self, cluster: usize, scraped: Millis) -> Vec<u64> {
+        let mut numbers = vec![0; self.packages.len()];
+        if let Some(cluster) = self.clusters.get(cluster) {
+            let deliveries = cluster.deliveries.read().unwrap_or_else(PoisonError::into_inner);
+            for delivery in until(&deliveries, scraped) {
+                if let Some(number) = numbers.get_mut(delivery.package) {
+                    *number = delivery.number;
+                }
+            }
+        }
+        numbers
+    }
+
     /// Every sample of the state, as the scrape found it, or only what is said of these clusters and of none.
     pub(crate) fn each(&self, exporter: usize, only: Option<&[usize]>, scraped: Millis, say: Say<'_>) {
         let Some(known) = self.exporters.get(exporter) else { return };

@@ -75,10 +75,20 @@ impl Account {
 impl Hub {
     /// An API server with the CRDs, for an aggregator that reads `backend` and believes the fleet's speakers.
     pub(crate) async fn start(rig: &Rig, backend: &str, fleet: &Generated) -> Result<Self> {
+        Self::start_with(rig, backend, fleet, &[]).await
+    }
+
+    /// The same with more arguments for the aggregator.
+    pub(crate) async fn start_with(
+        rig: &Rig,
+        backend: &str,
+        fleet: &Generated,
+        more: &[String],
+    ) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let api = ApiServer::start(rig, &etcd, "hub").await?;
         let account = hub::install(&api).await?.aggregator;
-        let options = AggregatorOptions {
+        let mut options = AggregatorOptions {
             poll_interval: POLL_INTERVAL,
             settle_delay: SETTLE_DELAY,
             namespace: hub::LEASES.to_owned(),
@@ -87,6 +97,7 @@ impl Hub {
                 .to_vec(),
             ..AggregatorOptions::new(backend)
         };
+        options.more.extend_from_slice(more);
         let speakers = fleet.speakers();
         let speakers: Vec<_> =
             speakers.iter().map(|(it, clusters)| (it.as_str(), clusters.as_str())).collect();

@@ -6,6 +6,9 @@
 #![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
 
 mod backend;
+mod engines;
+mod exporters;
+mod exposition;
 mod figures;
 mod generated;
 mod hub;
@@ -33,15 +36,20 @@ fn main() -> ExitCode {
 async fn measure(rig: &Rig) -> Result<()> {
     own_program("statusbridge-aggregator").await?;
     if setting("BENCH").as_deref() == Some("propagation") {
-        let table = propagation::measure(rig, number("WRITES", 200)?, number("OTHERS", 99)?).await?;
-        say(&format!("\n{table}"));
+        say(&format!("All of it:\n\n{}", propagation::measure(rig).await?));
+        return Ok(());
+    }
+    if setting("BENCH").as_deref() == Some("engines") {
+        say(&format!("All of it:\n\n{}", engines::measure().await?));
         return Ok(());
     }
     let parts = match setting("BENCH").as_deref() {
         None => vec![Part::Generated, Part::Victoria],
         Some("generated") => vec![Part::Generated],
         Some("victoria") => vec![Part::Victoria],
-        Some(other) => bail!("BENCH is `{other}`; it has to be `generated`, `victoria` or `propagation`"),
+        Some(other) => {
+            bail!("BENCH is `{other}`; it has to be `generated`, `victoria`, `propagation` or `engines`")
+        }
     };
     let mut tables = Vec::new();
     for part in parts {

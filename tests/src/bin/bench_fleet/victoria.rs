@@ -1,11 +1,10 @@
 //! A real VictoriaMetrics that a generated fleet is pushed into, as its clusters would be scraped.
 
-use crate::generated::{Generated, JOB, Millis, now, seconds};
+use crate::exposition;
+use crate::generated::{Generated, JOB, Millis, now};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
-use statusbridge_contract::{CONTRACT_VERSION, Metric, label, sample};
 use statusbridge_tests::{Rig, VictoriaMetrics, usage};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -98,7 +97,8 @@ async fn push(server: Arc<VictoriaMetrics>, fleet: Arc<Generated>, pushed: Arc<P
         let all = stream::iter(due).map(|(cluster, at)| async move {
             let labels = fleet.origin(cluster).map(|o| (o.cluster, o.instance)).unwrap_or_default();
             let labels = [("cluster", labels.0), ("instance", labels.1), ("job", JOB)];
-            let sent = server.import_as(exposition(fleet, cluster, at), &labels).await;
+            let sent =
+                server.import_as(exposition::render(fleet, cluster, at, &format!(" {at}")), &labels).await;
             if let Err(error) = sent {
                 let mut failed = counts.failed.lock().unwrap_or_else(PoisonError::into_inner);
                 failed.get_or_insert_with(|| format!("{error:#}"));
@@ -109,19 +109,4 @@ async fn push(server: Arc<VictoriaMetrics>, fleet: Arc<Generated>, pushed: Arc<P
         });
         all.buffer_unordered(AT_ONCE).for_each(|()| async {}).await;
     }
-}
-
-/// What the cluster's exporter says, every sample with the time of the scrape.
-fn exposition(fleet: &Generated, cluster: usize, at: Millis) -> String {
-    let mut page = String::with_capacity(128 * fleet.samples() / fleet.len().max(1));
-    let mut say = |metric: Metric, own: &[(&str, &str)], value: u64| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(page, "{} {at}", sample::canonical(metric.name(), own, value));
-    };
-    fleet.each(cluster, None, at, &mut say);
-    say(Metric::RenderedTimestamp, &[], seconds(at));
-    let uid = fleet.origin(cluster).map(|origin| origin.uid).unwrap_or_default();
-    let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, uid)];
-    say(Metric::Digest, &labels, fleet.digest(cluster, at));
-    page
 }
