@@ -249,6 +249,8 @@ pub trait HubObject: Sized {
     fn follows(&mut self, _known: Option<&Self>) -> bool {
         false
     }
+    /// It takes the place of this one: what was sent over that and may still land is to be known.
+    fn replaces(&mut self, _known: Self) {}
 
     /// The same.
     fn version(&self) -> Version {
@@ -276,6 +278,21 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S
             }
             _ => false,
         }
+    }
+
+    /// Statuses are sent one after the other: when one stands there, those before it do not come any more.
+    fn replaces(&mut self, known: Self) {
+        if known.uid != self.uid {
+            return;
+        }
+        let mut sent = known.sent;
+        match sent.iter().rposition(|sent| self.status.as_ref() == Some(sent)) {
+            Some(landed) => drop(sent.drain(..=landed)),
+            None if self.status == known.status => {}
+            None => sent.clear(),
+        }
+        sent.append(&mut self.sent);
+        self.sent = sent;
     }
 
     fn identity(&self) -> (&Key, &str, &str) {
@@ -418,27 +435,33 @@ impl<O: HubObject> Mirror<O> {
                 BTreeSet::new()
             }
             Event::InitDone => {
-                let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
+                let mut before =
+                    std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
                 self.belongings.clear();
                 let all: Vec<_> =
                     self.objects.iter().map(|(key, it)| (it.belongs_to(), key.clone())).collect();
                 for (owner, key) in all {
                     self.join(owner, key);
                 }
-                // What stands there when this process begins is all that it can build upon.
-                if self.complete && !self.only_reads {
-                    for (key, object) in &mut self.objects {
+                let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
+                let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
+                let changed = all
+                    .into_iter()
+                    .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
+                    .cloned()
+                    .collect();
+                for (key, object) in &mut self.objects {
+                    // What stands there when this process begins is all that it can build upon.
+                    if self.complete && !self.only_reads {
                         self.foreign += foreign(key, object, before.get(key));
+                    }
+                    if let Some(before) = before.remove(key) {
+                        object.replaces(before);
                     }
                 }
                 self.complete = true;
                 self.revision = serial::next();
-                let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
-                let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
-                all.into_iter()
-                    .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
-                    .cloned()
-                    .collect()
+                changed
             }
         }
     }
@@ -474,17 +497,21 @@ impl<O: HubObject> Mirror<O> {
     }
 
     /// Takes in an object. Whether it is other than before.
-    pub fn keep(&mut self, object: O) -> bool {
+    pub fn keep(&mut self, mut object: O) -> bool {
         let Version { key, resource_version, .. } = object.version();
-        let owner = object.belongs_to();
-        let before = self.objects.insert(key.clone(), object);
+        let (before, owner) = (self.objects.remove(&key), object.belongs_to());
         let owner_before = before.as_ref().and_then(O::belongs_to);
         if owner != owner_before {
             self.leave(owner_before, &key);
-            self.join(owner, key);
+            self.join(owner, key.clone());
         }
+        let is_other = before.as_ref().is_none_or(|before| before.identity().2 != resource_version);
+        if let Some(before) = before {
+            object.replaces(before);
+        }
+        self.objects.insert(key, object);
         self.revision = serial::next();
-        before.is_none_or(|before| before.identity().2 != resource_version)
+        is_other
     }
 
     fn join(&mut self, owner: Option<Key>, key: Key) {
@@ -578,6 +605,54 @@ mod tests {
             let gate = changed.iter().next().and_then(|key| gates.get(key)).unwrap();
             assert_eq!(gate.is_open_now(), counts);
         }
+    }
+
+    #[test]
+    fn what_was_sent_is_known_when_it_lands_late_and_no_longer_once_something_else_stands_there() {
+        let with = |version: &str, spec: serde_json::Value, status: i64| -> LazyObject {
+            serde_json::from_value(json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"namespace": "fleet", "name": "g", "uid": "u", "resourceVersion": version},
+                "spec": spec, "status": {"observedGeneration": status},
+            }))
+            .unwrap()
+        };
+        let status = |number| RolloutGateStatus { observed_generation: Some(number), ..Default::default() };
+        let list = |gates: &mut Gates, object: LazyObject| {
+            for event in [Event::Init, Event::InitApply(object), Event::InitDone] {
+                gates.apply(event);
+            }
+        };
+        let key = Key { namespace: "fleet".into(), name: "g".into() };
+        let started = || {
+            let mut gates = Gates::default();
+            list(&mut gates, with("1", good(), 0));
+            gates.sent(&key, [status(1), status(2)]);
+            gates
+        };
+        let other =
+            || json!({"fleetPackageRef": {"name": "p"}, "revision": "other", "clusters": {"names": ["a"]}});
+        // It was listed anew, or somebody else changed the spec, before the first write landed, and the second.
+        for version in ["1", "2"] {
+            for watched in [true, false] {
+                let mut gates = started();
+                match watched {
+                    true => drop(gates.apply(Event::Apply(with(version, other(), 0)))),
+                    false => list(&mut gates, with(version, other(), 0)),
+                }
+                gates.apply(Event::Apply(with("3", other(), 1)));
+                gates.apply(Event::Apply(with("4", other(), 2)));
+                assert_eq!(gates.take_foreign(), 0, "{version} {watched}");
+                // What stood there before is not ours when it comes back.
+                gates.apply(Event::Apply(with("5", other(), 1)));
+                assert_eq!(gates.take_foreign(), 1);
+            }
+        }
+        // Nor is what was sent over what somebody else has replaced.
+        let mut gates = started();
+        gates.apply(Event::Apply(with("2", good(), 7)));
+        gates.apply(Event::Apply(with("3", good(), 2)));
+        assert_eq!(gates.take_foreign(), 2);
     }
 
     #[test]
