@@ -28,7 +28,7 @@ use crate::reconcile::state::State;
 use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use crate::reconcile::targets::{Chosen, Counted, Sources, shown, shown_backend};
 use crate::reconcile::tenancy::Grant;
-use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
+use crate::reconcile::verdict_cache::{Decided, Found, Still, VerdictCache};
 use crate::time::Seconds;
 
 /// What can be said of the clusters of a FleetPackage one by one: what its slices should hold.
@@ -74,13 +74,24 @@ impl World<'_> {
         }
         let basis = self.basis_of_package(object);
         let basis = basis.as_ref().map(|(basis, spec)| (basis, *spec));
-        if let (Some(basis), Some(status)) = (basis, &object.status) {
-            match self.still(Kind::FleetPackage, object, basis, status.as_of.as_ref()) {
+        if let Some(basis) = basis {
+            match self.still(
+                Kind::FleetPackage,
+                object,
+                basis,
+                object.status.as_ref().and_then(|it| it.as_of.as_ref()),
+            ) {
                 Still::Stands => return None,
                 Still::Refreshed(at) => {
-                    return Some(FleetPackageStatus { as_of: Some(at), ..status.clone() });
+                    return Some(FleetPackageStatus {
+                        as_of: Some(at),
+                        ..object.status.clone().unwrap_or_default()
+                    });
                 }
-                Still::Unknown => {}
+                Still::Due(Decided::Package(status)) => {
+                    return Some(FleetPackageStatus { epoch: Some(self.state.epoch), ..*status });
+                }
+                Still::Due(Decided::Gate(_)) | Still::Unknown => {}
             }
         }
         let grant = match spec {
@@ -146,7 +157,7 @@ impl World<'_> {
             // What was counted before gets no younger.
             as_of: status.as_of.as_ref().filter(|_| status.last_counted.is_none()),
             until: Moment { t: NEVER, now: chosen.excused.until() },
-            stands: !worth,
+            due: worth.then(|| Decided::Package(Box::new(status.clone()))),
         };
         self.keep(Kind::FleetPackage, object, basis, found);
         worth.then_some(status)
@@ -300,11 +311,24 @@ impl World<'_> {
     pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
         let basis = self.basis_of_gate(object);
         let basis = basis.as_ref().map(|(basis, package)| (basis, *package));
-        if let (Some(basis), Some(status)) = (basis, &object.status) {
-            match self.still(Kind::RolloutGate, object, basis, status.as_of.as_ref()) {
+        if let Some(basis) = basis {
+            match self.still(
+                Kind::RolloutGate,
+                object,
+                basis,
+                object.status.as_ref().and_then(|it| it.as_of.as_ref()),
+            ) {
                 Still::Stands => return None,
-                Still::Refreshed(at) => return Some(RolloutGateStatus { as_of: Some(at), ..status.clone() }),
-                Still::Unknown => {}
+                Still::Refreshed(at) => {
+                    return Some(RolloutGateStatus {
+                        as_of: Some(at),
+                        ..object.status.clone().unwrap_or_default()
+                    });
+                }
+                Still::Due(Decided::Gate(status)) => {
+                    return Some(RolloutGateStatus { epoch: Some(self.state.epoch), ..*status });
+                }
+                Still::Due(Decided::Package(_)) | Still::Unknown => {}
             }
         }
         self.with_input(object, |input, stale_after, tenancy| {
@@ -320,7 +344,7 @@ impl World<'_> {
                 stale_after,
                 as_of: status.as_of.as_ref(),
                 until: input.spec.map_or(never, |spec| rollout_gate::holds_until(input, spec)),
-                stands: !worth,
+                due: worth.then(|| Decided::Gate(Box::new(status.clone()))),
             };
             // What was just fixed is judged by once it stands in the hub.
             let kept = input.spec.ok().and_then(|spec| rollout_gate::kept_members(spec, input.previous));

@@ -514,7 +514,7 @@ fn as_heard(
             stale_after: spec.map_or(0.0, stale_after),
             as_of: None,
             until: Moment { t: NEVER, now: excused.until() },
-            stands: true,
+            due: None,
         };
         own.keep(Kind::FleetPackage, object, basis, found);
         let state = |target: &Target| {

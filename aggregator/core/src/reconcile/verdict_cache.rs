@@ -4,7 +4,8 @@
 //! ```text
 //!   judge in full ──note──> Verdict ──ask──> Stands    nothing is to be written
 //!                              ^              Refreshed only asOf is worth a write
-//!   write has landed ──────────┘              Unknown   judge in full
+//!   write has landed ──────────┘              Due       it is still to be written
+//!                                             Unknown   judge in full
 //! ```
 //!
 //! A verdict stands as long as each of these is what it was: the version of the object, its [`Basis`], the package in
@@ -20,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use statusbridge_api::rollout_gate::Approved;
+use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
 
 use crate::decide::dependencies::Dependency;
 use crate::decide::excused::Excused;
@@ -86,8 +88,27 @@ pub struct Found<'a> {
     pub as_of: Option<&'a Time>,
     /// Until when it holds by either clock, whatever the age of the evidence.
     pub until: Moment,
-    /// Whether the object says it already; else it holds once the write has landed.
-    pub stands: bool,
+    /// The status that says it, unless the object does already.
+    pub due: Option<Decided>,
+}
+
+/// A status that was decided.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decided {
+    /// That of a FleetPackage.
+    Package(Box<FleetPackageStatus>),
+    /// That of a RolloutGate.
+    Gate(Box<RolloutGateStatus>),
+}
+
+impl Decided {
+    fn dated(mut self, as_of: Option<Time>) -> Self {
+        match &mut self {
+            Self::Package(status) => status.as_of = as_of,
+            Self::Gate(status) => status.as_of = as_of,
+        }
+        self
+    }
 }
 
 /// What has become of a verdict.
@@ -97,6 +118,8 @@ pub enum Still {
     Stands,
     /// It stands, and its evidence is so much younger that this is worth a write.
     Refreshed(Time),
+    /// It stands, and the object does not say so yet: this status does, with the age that the evidence has now.
+    Due(Decided),
     /// It has to be given anew.
     Unknown,
 }
@@ -107,9 +130,9 @@ pub struct VerdictCache {
     /// Verdicts that were noted so far.
     numbers: AtomicU64,
     known: Mutex<HashMap<Key, [Option<Box<Verdict>>; 2]>>,
-    /// How often a verdict stood, was refreshed, was not known.
+    /// How often a verdict stood, was refreshed, was due, was not known.
     #[cfg(test)]
-    pub(super) counts: [AtomicU64; 3],
+    pub(super) counts: [AtomicU64; 4],
 }
 
 #[derive(Debug)]
@@ -117,7 +140,8 @@ struct Verdict {
     number: u64,
     uid: String,
     resource_version: String,
-    stands: bool,
+    /// What is still to be written.
+    due: Option<Decided>,
     basis: Basis,
     mark: Mark,
     given: Moment,
@@ -144,10 +168,11 @@ impl VerdictCache {
         let still = verdict.and_then(|verdict| verdict.still(question, as_of)).unwrap_or(Still::Unknown);
         #[cfg(test)]
         {
-            let [stood, refreshed, unknown] = &self.counts;
+            let [stood, refreshed, due, unknown] = &self.counts;
             let count = match still {
                 Still::Stands => stood,
                 Still::Refreshed(_) => refreshed,
+                Still::Due(_) => due,
                 Still::Unknown => unknown,
             };
             count.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +222,7 @@ impl VerdictCache {
             .filter(|it| same && Some(it.number) == number && it.resource_version == before.resource_version)
         {
             verdict.resource_version.clone_from(&after.resource_version);
-            verdict.stands = true;
+            verdict.due = None;
         }
     }
 
@@ -259,7 +284,7 @@ impl Verdict {
             number,
             uid: uid.to_owned(),
             resource_version: resource_version.to_owned(),
-            stands: found.stands,
+            due: found.due,
             basis: question.basis.clone(),
             mark,
             given: moment,
@@ -278,7 +303,7 @@ impl Verdict {
         let in_time = (self.given.t..self.until.t).contains(&moment.t)
             && (self.given.now..self.until.now).contains(&moment.now);
         let is_on = (self.uid.as_str(), self.resource_version.as_str()) == question.version;
-        if !self.stands || !is_on || !in_time || self.basis != *question.basis {
+        if !is_on || !in_time || self.basis != *question.basis {
             return None;
         }
         let Since::Same(oldest) = fleet.since(self.mark, &self.package, &self.fresh) else { return None };
@@ -289,6 +314,9 @@ impl Verdict {
             return None;
         }
         let now = oldest.filter(|_| self.dated).map(time);
+        if let Some(due) = &self.due {
+            return Some(Still::Due(due.clone().dated(now)));
+        }
         Some(match now {
             Some(now) if refreshed(as_of, Some(&now), self.stale_after) => Still::Refreshed(now),
             _ => Still::Stands,

@@ -95,13 +95,13 @@ impl Content {
 
     /// The word for a reason code; codes that the dictionary lacks are shown as they are, 0 is none.
     pub fn reason(&self, source: &str, code: u64) -> Option<String> {
+        if code == 0 {
+            return None;
+        }
         let decimal = code.to_string();
         let wanted = (source, decimal.as_str());
         let at = self.reasons.partition_point(|it| (it.source.as_ref(), it.code.as_ref()) < wanted);
         let known = self.reasons.get(at).filter(|it| (it.source.as_ref(), it.code.as_ref()) == wanted);
-        match code {
-            0 => None,
-            _ => Some(known.map_or_else(|| format!("code {code:#x}"), |it| it.word.to_string())),
-        }
+        Some(known.map_or_else(|| format!("code {code:#x}"), |it| it.word.to_string()))
     }
 }

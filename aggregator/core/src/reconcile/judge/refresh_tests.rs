@@ -112,23 +112,43 @@ fn a_verdict_stands_only_on_what_does_not_change_unseen() {
 }
 
 #[rstest]
-#[case::the_same("u", "1", [1, 0, 1])]
-#[case::another_object_of_that_name("v", "1", [0, 0, 2])]
-#[case::another_version("u", "2", [0, 0, 2])]
+#[case::the_same("u", "2", [1, 0, 1, 2])]
+#[case::another_object_of_that_name("v", "2", [0, 0, 1, 3])]
+#[case::another_version("u", "3", [0, 0, 1, 3])]
 fn a_verdict_is_on_one_version_of_one_object(
     #[case] uid: &str,
     #[case] version: &str,
-    #[case] stood_refreshed_unknown: [u64; 3],
+    #[case] stood_refreshed_due_unknown: [u64; 4],
 ) {
     let mut state = testing::state(fleet(T));
     state.packages = packages();
     let world = World::new(&state, Moment { t: T, now: T });
     let mut it = gate(None);
     (it.uid, it.resource_version) = ("u".into(), "1".into());
-    it.status = world.gate(&it);
+    let status = world.gate(&it);
+    assert!(status.is_some());
+    assert_eq!(world.gate(&it), status, "as long as it is not written, it is due");
+    (it.status, it.resource_version) = (status, "2".into());
     assert_eq!(world.gate(&it), None);
     (it.uid, it.resource_version) = (uid.into(), version.into());
     assert_eq!(world.gate(&it), None);
     let counts = state.verdicts.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(counts, stood_refreshed_unknown);
+    assert_eq!(counts, stood_refreshed_due_unknown);
+}
+
+#[test]
+fn what_is_due_is_judged_anew_once_it_rests_on_something_else() {
+    let mut state = testing::state(fleet(T));
+    state.packages = packages();
+    let mut it = gate(None);
+    (it.uid, it.resource_version) = ("u".into(), "1".into());
+    let judged = |state: &State, at: Seconds| World::new(state, Moment { t: at, now: at }).gate(&it).unwrap();
+    assert!(judged(&state, T).says_open());
+    // A poll later the evidence is younger, and the status says so; then it is too old.
+    let exposition = Exposition::new(1).with("p", healthy("r", 10));
+    tell(&mut state.fleet, &[("cluster", "c")], &exposition, T + 5.0);
+    assert_eq!(crate::decide::unix(judged(&state, T + 5.0).as_of.as_ref().unwrap()), T + 5.0);
+    assert!(!judged(&state, T + 1000.0).says_open());
+    state.packages = Packages::default();
+    assert!(!judged(&state, T + 5.0).says_open());
 }

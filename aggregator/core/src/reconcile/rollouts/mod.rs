@@ -444,7 +444,10 @@ impl World<'_> {
         };
         // By an override it would be open on no evidence at all.
         spec.override_.is_none()
-            && self.still(Kind::RolloutGate, gate, (&basis, package), status.as_of.as_ref()) != Still::Unknown
+            && matches!(
+                self.still(Kind::RolloutGate, gate, (&basis, package), status.as_of.as_ref()),
+                Still::Stands | Still::Refreshed(_)
+            )
     }
 
     /// Whether an override closes a gate now.
