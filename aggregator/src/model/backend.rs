@@ -21,8 +21,8 @@ const ON_THE_WAY: Seconds = 0.5;
 const INDEXING: Seconds = 3.0;
 /// An aggregator whose clock is further off than this is not answered, see `FeedConfig`.
 pub(super) const MAX_CLOCK_SKEW: Seconds = 10.0;
-/// What is asked of every stream.
-const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+/// What is asked of every stream that may say something else than before.
+const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 
 /// Whose ways the backend has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,8 +310,12 @@ impl Store {
                 span: window / 1000.0,
                 tears: Part::Body,
             };
-            let want = if asks(&exporters.select(&HEADS, [])) {
-                Want { metrics: &HEADS, clusters: None, tears: Part::Heads, ..want }
+            let some = || clusters.iter().copied().filter(|_| names.is_some());
+            let want = if asks(&exporters.select(&[Metric::Digest], [])) {
+                Want { metrics: &[Metric::Digest], clusters: None, tears: Part::Heads, ..want }
+            } else if asks(&exporters.select(&BESIDE, some())) {
+                let clusters = want.clusters.filter(|_| names.is_some());
+                Want { metrics: &BESIDE, clusters, tears: Part::Heads, ..want }
             } else {
                 let asked = exporters.attested(clusters.iter().copied());
                 assert!(asks(&asked), "a query that the model does not know: {selector}");

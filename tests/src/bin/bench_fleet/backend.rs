@@ -1,7 +1,7 @@
 //! A metrics backend that answers for a generated fleet, in the words of Prometheus' query API.
 
 use crate::generated::{Generated, JOB, Millis, now, seconds};
-use crate::query::{HEADS, Query};
+use crate::query::{BESIDE, Query};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -206,19 +206,27 @@ fn write_answer<W: Write>(
     let mut text = String::with_capacity(2 * CHUNK);
     let mut result = Series { text: &mut text, first: true };
     match query {
-        Query::Heads { window } => {
+        Query::Digests { window } => {
             // Nothing was scraped yet in the future.
             let until = t.min(now());
-            for metric in HEADS {
-                for exporter in 0..fleet.exporters() {
-                    head(&mut result, fleet, metric, exporter, t - window, until);
-                    result.pass_on(out)?;
-                }
+            for exporter in 0..fleet.exporters() {
+                head(&mut result, fleet, Metric::Digest, exporter, t - window, until);
+                result.pass_on(out)?;
             }
             for exporter in 0..if fleet.is_told() { fleet.exporters() } else { 0 } {
                 let scrapes: Vec<Millis> = fleet.scrapes(exporter, t - window, until).collect();
                 for cluster in fleet.clusters_of(exporter) {
                     part(&mut result, fleet, exporter, cluster, &scrapes);
+                    result.pass_on(out)?;
+                }
+            }
+        }
+        Query::Beside { exporters, window } => {
+            let all = || (0..fleet.exporters()).collect();
+            let exporters = exporters.clone().unwrap_or_else(all);
+            for metric in BESIDE {
+                for exporter in &exporters {
+                    head(&mut result, fleet, metric, *exporter, t - window, t.min(now()));
                     result.pass_on(out)?;
                 }
             }

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Query {
-    /// The raw samples of every stream's digest, and of what goes with it, of so many milliseconds.
-    Heads { window: Millis },
+    /// The raw samples of every stream's digest, of so many milliseconds.
+    Digests { window: Millis },
+    /// Those of what a digest is read with, of these exporters or of all.
+    Beside { exporters: Option<Vec<usize>>, window: Millis },
     /// How many packages each exporter tells of.
     Sizes,
     /// The raw samples of so many milliseconds, of all that these exporters say, or only of these clusters and of none.
@@ -17,24 +19,33 @@ pub(crate) enum Query {
 }
 
 /// What is sent for the samples of every stream's digest, but for the range.
-const OF_HEADS: &str = r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds|process_number)"}"#;
+const OF_DIGESTS: &str = r#"{__name__=~"statusbridge_(digest)"}"#;
+/// What is sent for what a digest is read with, but for the clusters and the range.
+const OF_BESIDE: &str = r#"{__name__=~"statusbridge_(rendered_timestamp_seconds|process_number)""#;
 
 /// How far beyond the time that it is about such a query looks, in seconds.
 pub(crate) const AHEAD: f64 = 2.0 * 86_400.0 + 600.0;
 
 /// Whether a query asks for the samples of every stream's digest, whichever streams the aggregator trusts.
-pub(crate) fn is_of_heads(text: &str) -> bool {
-    text.starts_with(OF_HEADS.trim_end_matches('}'))
+pub(crate) fn is_of_digests(text: &str) -> bool {
+    text.starts_with(OF_DIGESTS.trim_end_matches('}'))
 }
 
 /// What a digest is read with.
-pub(crate) const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+pub(crate) const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 
 impl Query {
     /// Reads a query about this fleet.
     pub(crate) fn read(text: &str, fleet: &Generated) -> Result<Self> {
-        if let Some(range) = text.strip_prefix(OF_HEADS) {
-            return Ok(Self::Heads { window: window(range)? });
+        let exporter = |name: &str| fleet.find_exporter(name).with_context(|| format!("no cluster `{name}`"));
+        if let Some(range) = text.strip_prefix(OF_DIGESTS) {
+            return Ok(Self::Digests { window: window(range)? });
+        }
+        if let Some(rest) = text.strip_prefix(OF_BESIDE) {
+            let (named, range) = rest.split_once('}').context("no end")?;
+            let named = named.strip_prefix(r#",cluster=~""#).and_then(|named| named.strip_suffix('"'));
+            let exporters = named.map(|named| named.split('|').map(exporter).collect()).transpose()?;
+            return Ok(Self::Beside { exporters, window: window(range)? });
         }
         if text == r#"sum by (cluster) ({__name__=~"statusbridge_(source_packages)"})"# {
             return Ok(Self::Sizes);
@@ -103,8 +114,14 @@ mod tests {
         let expected = Query::Contents { exporters: vec![1], only: Some(vec![1]), window: 1500 };
         assert_eq!(Query::read(&some, &told).unwrap(), expected);
         assert!(Query::read(&all, &told).is_err() && Query::read(&some, &fleet).is_err());
-        let heads = format!("{OF_HEADS}[9ms]");
-        assert_eq!(Query::read(&heads, &fleet).unwrap(), Query::Heads { window: 9 });
+        let digests = format!("{OF_DIGESTS}[9ms]");
+        assert_eq!(Query::read(&digests, &fleet).unwrap(), Query::Digests { window: 9 });
+        for (named, exporters) in
+            [("", None), (r#",cluster=~"cluster-00002|cluster-00000""#, Some(vec![2, 0]))]
+        {
+            let beside = format!("{OF_BESIDE}{named}}}[9ms]");
+            assert_eq!(Query::read(&beside, &fleet).unwrap(), Query::Beside { exporters, window: 9 });
+        }
         let instant = all.trim_end_matches("[1500ms]").to_owned();
         let bad =
             [select(&metrics[1..], "cluster-00001"), select(&metrics, "other"), instant, "up".to_owned()];

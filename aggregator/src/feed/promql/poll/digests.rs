@@ -1,8 +1,9 @@
-//! The one question of a quiet poll: the samples of every stream's digest, with when its exposition was rendered and
-//! by which process, since the last poll.
+//! The one question of a quiet poll: the samples of every stream's digest since the last poll. When its exposition was
+//! rendered, and by which process, is asked only of clusters where a digest is not what it was, but for the time.
 //!
 //! ```text
 //!   raw samples --by labels and timestamp--> Digests of each stream (labels, cluster's UID, process)
+//!   digest - hash of the time about which it must have been rendered = the state of last time: nothing else is asked
 //! ```
 //!
 //! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
@@ -12,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
-use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
+use statusbridge_contract::{Digest, Fingerprint, Metric, PACKAGE_METRICS, label};
 use statusbridge_core::fleet::{
     DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
 };
@@ -35,8 +36,12 @@ const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 const STREAMS: usize = MOST_STREAMS + 1;
 
-/// Metrics of which a stream has one sample each.
-const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+/// What a digest is read with.
+const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
+/// Clusters that are asked by name for what is beside their digests; of more, all are asked.
+const BY_NAME: usize = 500;
+/// By how many seconds the time from a scrape to the rendering varies, from the likeliest on.
+const VARIES: [i64; 3] = [0, 1, -1];
 
 /// Labels of a digest's own.
 const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUSTER];
@@ -66,9 +71,14 @@ pub(super) struct Window {
     pub(super) believed: Seconds,
 }
 
-/// Selects the samples that are asked for.
-pub(super) fn query(exporters: &Exporters, span: Seconds) -> String {
-    format!("{}[{}ms]", exporters.select(&HEAD, []), (span * 1000.0).ceil() as u64)
+/// Selects these samples of some clusters, or of all.
+fn query<'a>(
+    exporters: &Exporters,
+    metrics: &[Metric],
+    clusters: impl IntoIterator<Item = &'a str>,
+    span: Seconds,
+) -> String {
+    format!("{}[{}ms]", exporters.select(metrics, clusters), (span * 1000.0).ceil() as u64)
 }
 
 /// Reads every stream's digest samples, but for those that were found before their time.
@@ -80,7 +90,15 @@ pub(super) async fn read(
     streams: &mut Streams,
 ) -> Result<Found, FeedError> {
     let sink = Heads::new(window, config, std::mem::take(streams));
-    let heads = feed.query(&query(&config.exporters, AHEAD + window.span), window.t + AHEAD, sink).await?;
+    let Window { t, span, .. } = window;
+    let digests = query(&config.exporters, &[Metric::Digest], [], AHEAD + span);
+    let mut heads = feed.query(&digests, t + AHEAD, sink).await?;
+    let clusters = heads.recognize();
+    if !clusters.is_empty() {
+        let named = if clusters.len() > BY_NAME { &[] } else { clusters.as_slice() };
+        let beside = query(&config.exporters, &BESIDE, named.iter().map(String::as_str), span);
+        heads = feed.query(&beside, t, heads).await?;
+    }
     let (found, kept) = heads.finish(foreseen);
     *streams = kept;
     foreseen.forget_before(window.t - REMEMBERED);
@@ -99,7 +117,8 @@ pub(super) async fn at(
 ) -> Result<Vec<Digests>, FeedError> {
     let window = Window { t: at, span: 0.0, now: at, believed: at };
     let sink = Heads::new(window, config, Streams::default());
-    let selector = config.exporters.select(&HEAD, [cluster]) + MOMENT;
+    let [rendered, process] = BESIDE;
+    let selector = config.exporters.select(&[Metric::Digest, rendered, process], [cluster]) + MOMENT;
     let (found, _) = feed.query(&selector, at, sink).await?.finish(&mut Foreseen::default());
     let mut found = found.digests;
     for digests in &mut found {
@@ -151,6 +170,19 @@ struct Head {
     /// Stamps that are not believed.
     ahead: Vec<i64>,
     is_heard: bool,
+    /// Whether all of its digests were recognized.
+    is_known: bool,
+}
+
+/// By what the next digest of a stream is recognized: what the last one was.
+#[derive(Debug)]
+struct Last {
+    contract: String,
+    uid: Option<Fingerprint>,
+    process: u64,
+    state: Digest,
+    /// How long after the second of its stamp it was rendered, in seconds.
+    after: i64,
 }
 
 /// The streams of one backend, kept from poll to poll: their labels are told apart once.
@@ -161,6 +193,8 @@ pub(super) struct Streams {
     /// Places by the labels of the stream.
     places: HashMap<Arc<StreamLabels>, usize>,
     labels: Vec<Arc<StreamLabels>>,
+    /// Where one stream alone writes under such labels, what it said last.
+    last: Vec<Option<Last>>,
 }
 
 impl Streams {
@@ -173,6 +207,7 @@ impl Streams {
         let next = self.labels.len();
         *self.places.entry(labels.clone()).or_insert_with(|| {
             self.labels.push(labels);
+            self.last.push(None);
             next
         })
     }
@@ -191,7 +226,8 @@ struct Heads {
 
 impl Heads {
     fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
-        let (heads, text) = (Vec::new(), String::new());
+        // As many as last time, so that nothing is moved meanwhile.
+        let (heads, text) = (Vec::with_capacity(streams.labels.len()), String::new());
         let room_for_parts = Room::default();
         Self { window, config: config.clone(), streams, heads, text, samples: 0, room_for_parts }
     }
@@ -229,13 +265,27 @@ impl Heads {
         (place, own)
     }
 
+    /// Finds out when what says the same as last time was rendered. The clusters that have anything else.
+    fn recognize(&mut self) -> Vec<String> {
+        let mut others = BTreeSet::new();
+        for ((labels, head), last) in self.streams.labels.iter().zip(&mut self.heads).zip(&self.streams.last)
+        {
+            head.is_known = last.as_ref().is_some_and(|last| head.recognize(last));
+            let is_other = !head.is_known && head.digests.iter().any(|(_, samples)| !samples.is_empty());
+            let cluster = labels.get(&self.config.exporters.cluster_label).filter(|_| is_other);
+            others.extend(cluster.filter(|cluster| !cluster.is_empty()).cloned());
+        }
+        others.into_iter().collect()
+    }
+
     /// What was found, and the streams for the next poll, unless most of them are gone.
-    fn finish(self, foreseen: &mut Foreseen) -> (Found, Streams) {
+    fn finish(mut self, foreseen: &mut Foreseen) -> (Found, Streams) {
         let Window { now, believed, .. } = self.window;
-        let (digests, crowded) = (Vec::new(), BTreeSet::new());
+        let (digests, crowded) = (Vec::with_capacity(self.heads.len()), BTreeSet::new());
         let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };
         let (mut heard, mut room) = (0, HashMap::<&str, usize>::new());
-        for (labels, mut head) in self.streams.labels.iter().zip(self.heads) {
+        let heads = self.streams.labels.iter().zip(self.heads).zip(&mut self.streams.last);
+        for ((labels, mut head), last) in heads {
             heard += usize::from(head.is_heard);
             head.digests.retain_mut(|(_, samples)| {
                 samples.retain(|(at, _)| !foreseen.has(labels, *at));
@@ -256,6 +306,10 @@ impl Heads {
                 found.crowded.insert(cluster.clone());
             }
             *room -= streams.all.len();
+            // One that is silent for a while says the same afterwards.
+            if let Some(said) = streams.last() {
+                *last = said;
+            }
             found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
             found.digests.extend(streams.all);
         }
@@ -282,6 +336,19 @@ impl OfHead {
         self.all.push(digests);
     }
 
+    /// By what the next digest is recognized; None inside where several streams write under these labels, or none of use.
+    fn last(&self) -> Option<Option<Last>> {
+        let [only] = self.all.as_slice() else { return Some(None) };
+        let DigestSample { at, exposition: Exposition { digest, rendered } } = only.samples.last()?;
+        Some(Some(Last {
+            contract: only.contract.clone(),
+            uid: only.stream.uid,
+            process: only.stream.process,
+            state: Digest::of_state(*digest, *rendered),
+            after: i64::try_from(*rendered).ok()?.checked_sub(milliseconds(*at).div_euclid(1000))?,
+        }))
+    }
+
     /// The first one of this cluster and process: their labels are the same.
     fn find(&mut self, uid: Option<Fingerprint>, process: u64) -> Option<&mut Digests> {
         self.all.iter_mut().find(|it| (it.stream.uid, it.stream.process) == (uid, process))
@@ -289,6 +356,27 @@ impl OfHead {
 }
 
 impl Head {
+    /// Whether all digests are of the state of last time. Then it is known when each was rendered: the time is that whose
+    /// hash makes up the difference.
+    fn recognize(&mut self, last: &Last) -> bool {
+        let [((contract, uid), samples)] = self.digests.as_slice() else { return false };
+        let uid = Some(uid.as_str()).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
+        if *contract != last.contract || uid != last.uid || self.is_crowded {
+            return false;
+        }
+        let rendered = |(at, digest): &(i64, Option<u64>)| {
+            let likely = at.div_euclid(1000).checked_add(last.after)?;
+            let times = VARIES.iter().filter_map(|by| u64::try_from(likely.checked_add(*by)?).ok());
+            let digest = (*digest)?;
+            let found = times.into_iter().find(|time| Digest::of_state(digest, *time) == last.state)?;
+            Some((*at, found))
+        };
+        let Some(rendered) = samples.iter().map(rendered).collect::<Option<Series>>() else { return false };
+        self.process = rendered.iter().map(|(at, _)| (*at, last.process)).collect();
+        self.rendered = rendered;
+        true
+    }
+
     /// The streams that write under these labels, of which there is room for so many.
     fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, room: usize) -> OfHead {
         let is_crowded = self.is_crowded;
@@ -431,6 +519,7 @@ impl Sink for Heads {
                     head.is_crowded = true;
                 }
             }
+            _ if head.is_known => {}
             Metric::RenderedTimestamp => head.rendered.extend(known.filter_map(whole)),
             _ => head.process.extend(known.filter_map(whole)),
         }
@@ -582,6 +671,83 @@ mod tests {
         }
     }
 
+    /// What the digest of a state is when it is rendered then.
+    fn digest_of(state: u64, rendered: u64) -> f64 {
+        [state].into_iter().collect::<Digest>().rendered(rendered).value() as f64
+    }
+
+    /// Streams of which one said this state in scrapes at 70 and 85, rendered 2 s later by process 5.
+    fn streams_of(state: u64) -> Streams {
+        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let mut heads = Heads::new(window, &poll_config(), Streams::default());
+        let samples = [(70.0, digest_of(state, 72)), (85.0, digest_of(state, 87))];
+        tell(&mut heads, Metric::Digest, &DIGEST, &samples);
+        assert_eq!(heads.recognize(), ["c"]);
+        tell(&mut heads, Metric::RenderedTimestamp, &TARGET, &[(70.0, 72.0), (85.0, 87.0)]);
+        tell(&mut heads, Metric::ProcessNumber, &TARGET, &[(70.0, 5.0), (85.0, 5.0)]);
+        let (found, streams) = heads.finish(&mut Foreseen::default());
+        assert!(found.digests[0].lack.is_none());
+        streams
+    }
+
+    fn tell(heads: &mut Heads, metric: Metric, labels: &[(&str, &str)], samples: &[(Seconds, f64)]) {
+        let labels = [("__name__", metric.name())].into_iter().chain(labels.iter().copied());
+        let samples: Vec<Sample> =
+            samples.iter().map(|(at, value)| Sample { at: *at, value: *value }).collect();
+        heads.series(&labels.collect(), &samples);
+    }
+
+    #[test]
+    fn only_what_does_not_say_the_same_as_last_time_is_asked_for_when_it_was_rendered() {
+        let same = |at: Seconds, rendered: u64| (at, digest_of(7, rendered));
+        let newer: [(Seconds, u64); 3] = [(85.0, 87), (90.4, 91), (95.9, 98)];
+        let newer = newer.map(|(at, rendered)| same(at, rendered));
+        let unlike = [DIGEST[0], DIGEST[1], ("contract", "3"), DIGEST[3]];
+        let cases: [(&str, &[(&str, &str)], &[(Seconds, f64)], bool); 7] = [
+            ("the same, a second early or late", &DIGEST, &newer, true),
+            ("another state", &DIGEST, &[newer[0], (90.0, digest_of(8, 92))], false),
+            ("rendered two seconds later", &DIGEST, &[newer[0], same(90.0, 94)], false),
+            ("an old exposition, repeated", &DIGEST, &[newer[0], same(90.0, 87)], false),
+            ("no whole number", &DIGEST, &[newer[0], (90.0, digest_of(7, 92) + 0.5)], false),
+            ("another cluster", &OTHER, &newer, false),
+            ("another version of the contract", &unlike, &newer, false),
+        ];
+        for (case, labels, samples, is_known) in cases {
+            let window = Window { t: T, span: 60.0, now: T, believed: T };
+            let mut heads = Heads::new(window, &poll_config(), streams_of(7));
+            tell(&mut heads, Metric::Digest, labels, samples);
+            assert_eq!(heads.recognize().is_empty(), is_known, "{case}");
+            // Where others are asked, this one may be answered, too.
+            tell(&mut heads, Metric::RenderedTimestamp, &TARGET, &[(85.0, 1.0), (90.4, 1.0), (95.9, 1.0)]);
+            tell(&mut heads, Metric::ProcessNumber, &TARGET, &[(85.0, 1.0), (90.4, 1.0), (95.9, 1.0)]);
+            let found = heads.finish(&mut Foreseen::default()).0;
+            let rendered: Vec<u64> =
+                found.digests[0].samples.iter().map(|it| it.exposition.rendered).collect();
+            let process = found.digests[0].stream.process;
+            match is_known {
+                true => assert_eq!((rendered, process), (vec![87, 91, 98], 5), "{case}"),
+                false => assert!(rendered.iter().all(|at| *at == 1) && process == 1, "{case}"),
+            }
+        }
+    }
+
+    #[test]
+    fn where_two_write_under_the_same_labels_both_are_asked() {
+        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let poll = |streams: Streams| {
+            let mut heads = Heads::new(window, &poll_config(), streams);
+            tell(&mut heads, Metric::Digest, &DIGEST, &[(90.0, digest_of(7, 92))]);
+            tell(&mut heads, Metric::Digest, &OTHER, &[(91.0, digest_of(8, 93))]);
+            assert_eq!(heads.recognize(), ["c"]);
+            tell(&mut heads, Metric::RenderedTimestamp, &TARGET, &[(90.0, 92.0), (91.0, 93.0)]);
+            tell(&mut heads, Metric::ProcessNumber, &TARGET, &[(90.0, 5.0), (91.0, 6.0)]);
+            let (found, streams) = heads.finish(&mut Foreseen::default());
+            assert_eq!(found.digests.len(), 2);
+            streams
+        };
+        poll(poll(streams_of(7)));
+    }
+
     #[test]
     fn streams_are_kept_from_poll_to_poll_until_most_are_gone() {
         let poll = |streams: Streams, clusters: &[&str]| {
@@ -615,7 +781,8 @@ mod tests {
                 let [instance, uid] = &labels(n);
                 let target = [("cluster", cluster), ("instance", instance.as_str())];
                 let own = [(label::CONTRACT, "2"), (label::CLUSTER_UID, uid.as_str())];
-                for (metric, own) in HEAD.into_iter().zip([&own[..], &[], &[]]) {
+                let head = [Metric::Digest, BESIDE[0], BESIDE[1]];
+                for (metric, own) in head.into_iter().zip([&own[..], &[], &[]]) {
                     let labels = [("__name__", metric.name())].into_iter().chain(target);
                     let sample = Sample { at: 70.0, value: 1.0 };
                     heads.series(&labels.chain(own.iter().copied()).collect(), &[sample]);

@@ -57,14 +57,16 @@ impl QueryApi for &Backend {
         };
         if expression.starts_with("sum by") {
             give(Metric::SourcePackages, &[], &[(at, 10)]);
+        } else if expression.contains("rendered_timestamp") {
+            let times = [state.now - 10.0, state.now];
+            give(Metric::RenderedTimestamp, &[], &times.map(|at| (at, at as u64)));
+            give(Metric::ProcessNumber, &[], &times.map(|at| (at, state.said.process)));
         } else if expression.contains("digest") {
             let uid = format!("{:012x}", state.said.uid);
             let own = [(label::CONTRACT, "2"), (label::CLUSTER_UID, uid.as_str())];
             let times = [state.now - 10.0, state.now];
             let each = |value: &dyn Fn(u64) -> u64| times.map(|at| (at, value(at as u64)));
             give(Metric::Digest, &own, &each(&|at| state.said.digest(at)));
-            give(Metric::RenderedTimestamp, &[], &each(&|at| at));
-            give(Metric::ProcessNumber, &[], &each(&|_| state.said.process));
             let mut parts = BTreeMap::<String, Digest>::new();
             for line in state.said.lines() {
                 parts.entry(cluster_of(&line)).or_default().add(line.hash());

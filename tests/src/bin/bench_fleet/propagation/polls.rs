@@ -81,7 +81,7 @@ async fn pass_on(
     let body = request.into_body().collect().await?.to_bytes();
     let form = reqwest::Url::parse(&format!("http://form/?{}", String::from_utf8_lossy(&body)))?;
     let field = |name: &str| form.query_pairs().find(|(n, _)| n == name).map(|(_, value)| value.into_owned());
-    if field("query").is_some_and(|query| query::is_of_heads(&query)) {
+    if field("query").is_some_and(|query| query::is_of_digests(&query)) {
         let until: Seconds = field("time").and_then(|time| time.parse().ok()).unwrap_or_default();
         asked.lock().unwrap_or_else(PoisonError::into_inner).push((arrived, until - query::AHEAD));
     }
