@@ -144,7 +144,7 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
         attacked.config_map("r1").await?;
         attacked.refer(|_| EXPENSIVE.to_owned()).await?;
         let hogs = attacked.hogs().await?;
-        eventually(SOON, "all are resolved", async || {
+        eventually(2 * SOON, "all are resolved", async || {
             let all = hogs.list(&Default::default()).await?;
             let resolved = all.iter().filter(|it| it.data["status"]["revision"] == "r1").count();
             ensure!(resolved == MANY, "{resolved} are");
@@ -172,7 +172,7 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
         })
         .await?;
         drop(writers);
-        eventually(2 * SOON, "all are resolved once there is time for them", async || {
+        eventually(4 * SOON, "all are resolved once there is time for them", async || {
             let all = hogs.list(&Default::default()).await?;
             let unresolved = all.iter().filter(|it| it.data["status"]["revision"].is_null()).count();
             ensure!(unresolved == 0, "{unresolved} are not");
