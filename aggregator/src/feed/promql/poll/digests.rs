@@ -697,13 +697,16 @@ mod tests {
         heads.series(&labels.collect(), &samples);
     }
 
+    /// What it is, labels and samples of the digest, and whether it is known.
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [(Seconds, f64)], bool);
+
     #[test]
     fn only_what_does_not_say_the_same_as_last_time_is_asked_for_when_it_was_rendered() {
         let same = |at: Seconds, rendered: u64| (at, digest_of(7, rendered));
         let newer: [(Seconds, u64); 3] = [(85.0, 87), (90.4, 91), (95.9, 98)];
         let newer = newer.map(|(at, rendered)| same(at, rendered));
         let unlike = [DIGEST[0], DIGEST[1], ("contract", "3"), DIGEST[3]];
-        let cases: [(&str, &[(&str, &str)], &[(Seconds, f64)], bool); 7] = [
+        let cases: [Case<'_>; 7] = [
             ("the same, a second early or late", &DIGEST, &newer, true),
             ("another state", &DIGEST, &[newer[0], (90.0, digest_of(8, 92))], false),
             ("rendered two seconds later", &DIGEST, &[newer[0], same(90.0, 94)], false),
