@@ -28,7 +28,7 @@ use crate::reconcile::state::State;
 use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use crate::reconcile::targets::{Chosen, Counted, Sources, shown, shown_backend};
 use crate::reconcile::tenancy::Grant;
-use crate::reconcile::verdict_cache::{Decided, Found, Still, VerdictCache};
+use crate::reconcile::verdict_cache::{Decided, Found, VerdictCache};
 use crate::time::Seconds;
 
 /// What can be said of the clusters of a FleetPackage one by one: what its slices should hold.
@@ -74,25 +74,9 @@ impl World<'_> {
         }
         let basis = self.basis_of_package(object);
         let basis = basis.as_ref().map(|(basis, spec)| (basis, *spec));
-        if let Some(basis) = basis {
-            match self.still(
-                Kind::FleetPackage,
-                object,
-                basis,
-                object.status.as_ref().and_then(|it| it.as_of.as_ref()),
-            ) {
-                Still::Stands => return None,
-                Still::Refreshed(at) => {
-                    return Some(FleetPackageStatus {
-                        as_of: Some(at),
-                        ..object.status.clone().unwrap_or_default()
-                    });
-                }
-                Still::Due(Decided::Package(status)) => {
-                    return Some(FleetPackageStatus { epoch: Some(self.state.epoch), ..*status });
-                }
-                Still::Due(Decided::Gate(_)) | Still::Unknown => {}
-            }
+        let as_of = object.status.as_ref().and_then(|status| status.as_of.as_ref());
+        if let Some(known) = self.again(Kind::FleetPackage, object, basis, as_of, Decided::package) {
+            return known;
         }
         let grant = match spec {
             Ok(spec) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
@@ -311,25 +295,9 @@ impl World<'_> {
     pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
         let basis = self.basis_of_gate(object);
         let basis = basis.as_ref().map(|(basis, package)| (basis, *package));
-        if let Some(basis) = basis {
-            match self.still(
-                Kind::RolloutGate,
-                object,
-                basis,
-                object.status.as_ref().and_then(|it| it.as_of.as_ref()),
-            ) {
-                Still::Stands => return None,
-                Still::Refreshed(at) => {
-                    return Some(RolloutGateStatus {
-                        as_of: Some(at),
-                        ..object.status.clone().unwrap_or_default()
-                    });
-                }
-                Still::Due(Decided::Gate(status)) => {
-                    return Some(RolloutGateStatus { epoch: Some(self.state.epoch), ..*status });
-                }
-                Still::Due(Decided::Package(_)) | Still::Unknown => {}
-            }
+        let as_of = object.status.as_ref().and_then(|status| status.as_of.as_ref());
+        if let Some(known) = self.again(Kind::RolloutGate, object, basis, as_of, Decided::gate) {
+            return known;
         }
         self.with_input(object, |input, stale_after, tenancy| {
             let status =

@@ -102,6 +102,16 @@ pub enum Decided {
 }
 
 impl Decided {
+    /// That of a FleetPackage, if it is one.
+    pub fn package(self) -> Option<FleetPackageStatus> {
+        if let Self::Package(status) = self { Some(*status) } else { None }
+    }
+
+    /// That of a RolloutGate, if it is one.
+    pub fn gate(self) -> Option<RolloutGateStatus> {
+        if let Self::Gate(status) = self { Some(*status) } else { None }
+    }
+
     fn dated(mut self, as_of: Option<Time>) -> Self {
         match &mut self {
             Self::Package(status) => status.as_of = as_of,

@@ -458,17 +458,14 @@ impl History {
             let anew = World { verdicts: &nothing, observations: &observations, ..world }.gate(gate);
             // Twice the same.
             for again in [world.gate(gate), world.gate(gate)] {
-                let same = comes_to(&json!(again), &json!(anew));
-                prop_assert!(same, "{}: {:?} and anew {:?}", gate.key, again, anew);
+                comes_to_the_same(&json!(again), &json!(anew), &gate.key)?;
             }
             unsaid += usize::from(anew.is_some());
         }
         for package in state.packages.iter() {
             let (nothing, observations) = Default::default();
             let anew = World { verdicts: &nothing, observations: &observations, ..world }.package(package);
-            let again = world.package(package);
-            let same = comes_to(&json!(again), &json!(anew));
-            prop_assert!(same, "{}: {:?} and anew {:?}", package.key, again, anew);
+            comes_to_the_same(&json!(world.package(package)), &json!(anew), &package.key)?;
             unsaid += usize::from(anew.is_some());
         }
         Ok(unsaid)
@@ -530,6 +527,11 @@ impl History {
         }
         answer
     }
+}
+
+fn comes_to_the_same(again: &Value, anew: &Value, key: &Key) -> Result<(), TestCaseError> {
+    prop_assert!(comes_to(again, anew), "{}: {} and anew {}", key, again, anew);
+    Ok(())
 }
 
 /// Whether two statuses say the same; one that was decided before and waits to be written may say so of earlier times.

@@ -1,15 +1,16 @@
 //! Judging again: whether what an object was judged to be still stands, see [`VerdictCache`](crate::reconcile::verdict_cache::VerdictCache).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::FleetPackageSpec;
 
 use super::{World, stale_after};
 use crate::decide::hold::Knowledge;
-use crate::decide::{Backend, Membership, Target, fleet_package};
+use crate::decide::{Backend, Evidence, Membership, Target, fleet_package};
 use crate::fleet;
 use crate::reconcile::references::Resolution;
 use crate::reconcile::store::{GateObject, Key, Kind, Object, PackageObject};
 use crate::reconcile::tenancy::Grant;
-use crate::reconcile::verdict_cache::{Basis, Found, Question, Still};
+use crate::reconcile::verdict_cache::{Basis, Decided, Found, Question, Still};
 use crate::time::Seconds;
 
 impl World<'_> {
@@ -122,9 +123,35 @@ impl World<'_> {
         kind: Kind,
         object: &Object<S, T>,
         basis: (&Basis, &FleetPackageSpec),
-        as_of: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+        as_of: Option<&Time>,
     ) -> Still {
         self.ask_about(kind, object, basis, |question| self.verdicts.ask(question, as_of))
+    }
+
+    /// What comes of the verdict on an object: the status that is worth a write, if one is. None when it has to be given
+    /// anew.
+    pub(super) fn again<S, T: Evidence>(
+        &self,
+        kind: Kind,
+        object: &Object<S, T>,
+        basis: Option<(&Basis, &FleetPackageSpec)>,
+        as_of: Option<&Time>,
+        of_this_kind: impl Fn(Decided) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.still(kind, object, basis?, as_of) {
+            Still::Stands => Some(None),
+            Still::Refreshed(at) => {
+                let mut status = object.status.clone()?;
+                *status.as_of() = Some(at);
+                Some(Some(status))
+            }
+            Still::Due(decided) => {
+                let mut status = of_this_kind(decided)?;
+                *status.epoch() = Some(self.state.epoch);
+                Some(Some(status))
+            }
+            Still::Unknown => None,
+        }
     }
 
     /// Keeps a verdict that was just given; without a basis none is kept.

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
-use statusbridge_contract::{Digest, Fingerprint, Metric, PACKAGE_METRICS, label};
+use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 use statusbridge_core::fleet::{
     DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
 };
@@ -23,6 +23,7 @@ use statusbridge_core::time::Seconds;
 use super::PollConfig;
 use super::foreseen::{Foreseen, milliseconds};
 use super::part_digests::{PartDigests, Room, Speech};
+use super::recognition::{Last, Series};
 use crate::feed::promql::{Exporters, FeedError, QueryApi};
 
 /// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
@@ -40,8 +41,6 @@ const STREAMS: usize = MOST_STREAMS + 1;
 const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 /// Clusters that are asked by name for what is beside their digests; of more, all are asked.
 const BY_NAME: usize = 500;
-/// By how many seconds the time from a scrape to the rendering varies, from the likeliest on.
-const VARIES: [i64; 3] = [0, 1, -1];
 
 /// Labels of a digest's own.
 const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUSTER];
@@ -150,10 +149,7 @@ pub(super) async fn sizes(
     Ok(sizes)
 }
 
-/// Values with their timestamps in milliseconds.
-type Series = Vec<(i64, u64)>;
-
-/// The same, None for what is no whole number.
+/// Values with their timestamps in milliseconds, None for what is no whole number.
 type Values = Vec<(i64, Option<u64>)>;
 
 /// What came of one stream's labels.
@@ -172,17 +168,6 @@ struct Head {
     is_heard: bool,
     /// Whether all of its digests were recognized.
     is_known: bool,
-}
-
-/// By what the next digest of a stream is recognized: what the last one was.
-#[derive(Debug)]
-struct Last {
-    contract: String,
-    uid: Option<Fingerprint>,
-    process: u64,
-    state: Digest,
-    /// How long after the second of its stamp it was rendered, in seconds.
-    after: i64,
 }
 
 /// The streams of one backend, kept from poll to poll: their labels are told apart once.
@@ -306,10 +291,8 @@ impl Heads {
                 found.crowded.insert(cluster.clone());
             }
             *room -= streams.all.len();
-            // One that is silent for a while says the same afterwards.
-            if let Some(said) = streams.last() {
-                *last = said;
-            }
+            // Where nothing was found, the last one stays: one that is silent for a while says the same afterwards.
+            *last = streams.last();
             found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
             found.digests.extend(streams.all);
         }
@@ -336,17 +319,10 @@ impl OfHead {
         self.all.push(digests);
     }
 
-    /// By what the next digest is recognized; None inside where several streams write under these labels, or none of use.
-    fn last(&self) -> Option<Option<Last>> {
-        let [only] = self.all.as_slice() else { return Some(None) };
-        let DigestSample { at, exposition: Exposition { digest, rendered } } = only.samples.last()?;
-        Some(Some(Last {
-            contract: only.contract.clone(),
-            uid: only.stream.uid,
-            process: only.stream.process,
-            state: Digest::of_state(*digest, *rendered),
-            after: i64::try_from(*rendered).ok()?.checked_sub(milliseconds(*at).div_euclid(1000))?,
-        }))
+    /// By what the next digest is recognized, where one stream alone writes under these labels.
+    fn last(&self) -> Option<Last> {
+        let [only] = self.all.as_slice() else { return None };
+        Last::of(only)
     }
 
     /// The first one of this cluster and process: their labels are the same.
@@ -356,22 +332,13 @@ impl OfHead {
 }
 
 impl Head {
-    /// Whether all digests are of the state of last time. Then it is known when each was rendered: the time is that whose
-    /// hash makes up the difference.
+    /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
     fn recognize(&mut self, last: &Last) -> bool {
         let [((contract, uid), samples)] = self.digests.as_slice() else { return false };
-        let uid = Some(uid.as_str()).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
-        if *contract != last.contract || uid != last.uid || self.is_crowded {
+        if self.is_crowded || !last.is_of(contract, uid_of(uid)) {
             return false;
         }
-        let rendered = |(at, digest): &(i64, Option<u64>)| {
-            let likely = at.div_euclid(1000).checked_add(last.after)?;
-            let times = VARIES.iter().filter_map(|by| u64::try_from(likely.checked_add(*by)?).ok());
-            let digest = (*digest)?;
-            let found = times.into_iter().find(|time| Digest::of_state(digest, *time) == last.state)?;
-            Some((*at, found))
-        };
-        let Some(rendered) = samples.iter().map(rendered).collect::<Option<Series>>() else { return false };
+        let Some(rendered) = last.rendered(samples) else { return false };
         self.process = rendered.iter().map(|(at, _)| (*at, last.process)).collect();
         self.rendered = rendered;
         true
@@ -389,7 +356,7 @@ impl Head {
             // Two replicas may write as one stream, where the label that tells them apart is ignored.
             samples.sort_by_key(|(at, _)| *at);
             let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
-            let uid = Some(uid.as_str()).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
+            let uid = uid_of(&uid);
             let (mut newest_lack, mut is_whole) = (None, false);
             let mut last_process = 0;
             for (at, digest) in samples {
@@ -442,6 +409,11 @@ impl Head {
         }
         streams
     }
+}
+
+/// The cluster's UID, if a digest's label says it.
+fn uid_of(label: &str) -> Option<Fingerprint> {
+    Some(label).filter(|label| !label.is_empty()).map(Fingerprint::of)
 }
 
 /// The value that is stamped so, of a sorted series.
@@ -541,6 +513,8 @@ impl Sink for Packages {
 
 #[cfg(test)]
 mod tests {
+    use statusbridge_contract::Digest;
+
     use super::*;
     use crate::testing::poll_config;
 
@@ -555,10 +529,7 @@ mod tests {
         let config = PollConfig { ignored_labels, ..poll_config() };
         let mut heads = Heads::new(window, &config, Streams::default());
         for (metric, labels, samples) in rows {
-            let labels = [("__name__", metric.name())].into_iter().chain(labels.iter().copied());
-            let samples: Vec<Sample> =
-                samples.iter().map(|(at, value)| Sample { at: *at, value: *value }).collect();
-            heads.series(&labels.collect(), &samples);
+            tell(&mut heads, *metric, labels, samples);
         }
         heads.finish(&mut Foreseen::default()).0
     }

@@ -17,6 +17,7 @@ mod parts;
 mod parts_tests;
 mod past;
 mod read;
+mod recognition;
 #[cfg(test)]
 mod refusal_tests;
 mod settle;
