@@ -1,6 +1,6 @@
 //! kube-apiserver.
 
-use crate::{Etcd, Kubeconfig, Port, Process, Rig, crds, eventually, program};
+use crate::{Etcd, Kubeconfig, Port, Process, Rig, SOON, crds, eventually, program};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -79,7 +79,7 @@ impl ApiServer {
         let kubeconfig = dir.join("admin.kubeconfig");
         let certificate = dir.join("certs/apiserver.crt");
         process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 // It writes the key last: a certificate without one may not be complete.
                 ensure!(dir.join("certs/apiserver.key").exists(), "it has not made its certificate yet");
                 Ok(())
@@ -111,7 +111,7 @@ impl ApiServer {
     /// When it does not.
     pub async fn wait_ready(&self) -> Result<()> {
         self.process
-            .ready(Duration::from_secs(120), async || {
+            .ready(async || {
                 let request = http::Request::get("/readyz").body(Vec::new())?;
                 self.client.request_text(request).await?;
                 Api::<Namespace>::all(self.client.clone()).get("default").await?;
@@ -302,7 +302,7 @@ impl ApiServer {
         let types = parsed.types.clone().context("the object has no apiVersion and kind")?;
         let kind = GroupVersionKind::try_from(&types)?;
         let mut refused = None;
-        let applied = eventually(Duration::from_secs(30), &format!("{} is served", types.kind), async || {
+        let applied = eventually(SOON, &format!("{} is served", types.kind), async || {
             let api = self.dynamic(&kind, parsed.metadata.namespace.as_deref()).await?;
             let params = PatchParams::apply("statusbridge-rig").force();
             match api.patch(&name, &params, &Patch::Apply(&parsed)).await {

@@ -9,7 +9,6 @@ use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Namespace of Argo CD and its Applications.
 const NAMESPACE: &str = "argocd";
@@ -142,7 +141,7 @@ impl ArgoCd {
             [(&repo_server, &repo_metrics), (&controller, &app_metrics), (&sets, &set_metrics)]
         {
             let url = format!("http://{}/metrics", port.address());
-            process.ready(Duration::from_secs(60), async || answers(&url).await).await?;
+            process.ready(async || answers(&url).await).await?;
         }
         Ok(Self {
             _processes: [cache, repo_server, controller, sets],

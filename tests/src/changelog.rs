@@ -76,7 +76,7 @@ impl Changelog {
     pub async fn wait_ready(&self) -> Result<()> {
         let (http, url) = (crate::servers::http()?, format!("http://{}/readyz", self.port.address()));
         self.process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 http.get(&url).send().await?.error_for_status()?;
                 Ok(())
             })

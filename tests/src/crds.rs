@@ -1,16 +1,18 @@
 //! CRD files: the upstream ones in `tests/crds`, `tests/monitoring-crds` and `tests/consumer-crds` (see PROVENANCE.md
 //! there) and our own in `deploy/crds`.
 
-use crate::{ApiServer, eventually};
+use crate::{ApiServer, SOON, eventually};
 use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+
+/// An API server that gets all of them at once serves the last ones late.
+const AT_ONCE: usize = 8;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
@@ -206,14 +208,16 @@ pub fn definitions(files: &[PathBuf]) -> Result<Vec<Value>> {
 /// # Errors
 /// When the API server refuses one or does not serve it in time.
 pub async fn install_definitions(api: &ApiServer, crds: &[Value]) -> Result<()> {
-    let made = try_join_all(crds.iter().map(|crd| api.apply_object(crd))).await?;
-    let served = made.into_iter().map(|crd| is_served(api, crd.metadata.name.unwrap_or_default()));
-    try_join_all(served).await.map(drop)
+    let install = async |crd| {
+        let made = api.apply_object(crd).await?;
+        is_served(api, made.metadata.name.unwrap_or_default()).await
+    };
+    stream::iter(crds).map(install).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 async fn is_served(api: &ApiServer, name: String) -> Result<()> {
     let crds = Api::<CustomResourceDefinition>::all(api.client());
-    eventually(Duration::from_secs(60), &format!("the CRD {name} is served"), async || {
+    eventually(SOON, &format!("the CRD {name} is served"), async || {
         let crd = crds.get(&name).await?;
         let conditions = crd.status.and_then(|s| s.conditions).unwrap_or_default();
         ensure!(

@@ -3,7 +3,6 @@
 use crate::{Port, Process, Rig, program};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// An etcd with one member.
 #[derive(Debug)]
@@ -58,7 +57,7 @@ impl Etcd {
     async fn wait_ready(&self) -> Result<()> {
         let (http, url) = (crate::servers::http()?, self.url());
         self.process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 let answer = http.get(format!("{url}/health")).send().await?.text().await?;
                 ensure!(answer.contains("\"true\""), "{answer}");
                 Ok(())

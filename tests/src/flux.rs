@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 /// Namespace of every Flux object here.
 pub const NAMESPACE: &str = "flux-system";
@@ -52,7 +51,7 @@ impl KustomizeController {
         let process = Process::spawn(rig, &name, &program("kustomize-controller")?, args, env)?;
         let http = crate::servers::http()?;
         process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 let answer = http.get(format!("http://{}/readyz", health.address())).send().await?;
                 ensure!(answer.status().is_success(), "{}", answer.status());
                 Ok(())

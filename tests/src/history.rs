@@ -1,6 +1,6 @@
 //! Every version that an object of the hub ever had: for what must not have happened, not even for a moment.
 
-use crate::{ApiServer, eventually};
+use crate::{ApiServer, SOON, eventually};
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
@@ -93,7 +93,7 @@ impl History {
         };
         let Some(now) = self.api.get_opt(&self.name).await? else { bail!("{} is not there", self.name) };
         let newest = number(&now)?;
-        eventually(Duration::from_secs(30), "the watch has seen all versions", async || {
+        eventually(SOON, "the watch has seen all versions", async || {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(gap) = &seen.gap {
                 return Ok(Err(anyhow::anyhow!("versions are missing: {gap}")));

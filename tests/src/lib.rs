@@ -105,6 +105,6 @@ pub use servers::program;
 pub use thanos::{ThanosQuerier, ThanosSidecar};
 pub use victoria_cluster::{VictoriaCluster, VmSelect};
 pub use victoria_metrics::VictoriaMetrics;
-pub use wait::{eventually, holds_for};
+pub use wait::{SOON, eventually, holds_for};
 pub use wall_clock::WallClock;
 pub use workload::Workload;

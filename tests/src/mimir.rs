@@ -1,13 +1,11 @@
 //! Mimir: all of it in one process, and further ingesters in processes of their own.
 
-use crate::{Port, Process, PrometheusConfig, Rig, Sample, eventually, program};
+use crate::{Port, Process, PrometheusConfig, Rig, SOON, Sample, eventually, program};
 use anyhow::{Context, Result, ensure};
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// A Mimir whose tenants are told apart, as they are by default, and whose series each are in one ingester only.
 #[derive(Debug)]
@@ -195,7 +193,7 @@ impl MimirTenant {
 
 async fn ready(process: &Process, http: &reqwest::Client, port: &Port) -> Result<()> {
     process
-        .ready(SOON, async || {
+        .ready(async || {
             let answer = http.get(format!("http://{}/ready", port.address())).send().await?;
             ensure!(answer.status().is_success(), "{}", answer.status());
             Ok(())

@@ -2,7 +2,6 @@
 
 use crate::{ApiServer, FLUX_NAMESPACE, Port, Process, Rig, crds, program};
 use anyhow::{Result, ensure};
-use std::time::Duration;
 
 /// The registry of the distribution project, with its files in the rig's directory.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ impl Registry {
         )?;
         let it = Self { port, process };
         let url = format!("http://{}/v2/", it.port.address());
-        it.process.ready(Duration::from_secs(30), async || answers(&url).await).await?;
+        it.process.ready(async || answers(&url).await).await?;
         Ok(it)
     }
 
@@ -85,7 +84,7 @@ impl SourceController {
         ];
         let process = Process::spawn(rig, &name, &program("source-controller")?, args, env)?;
         let url = format!("http://{}/readyz", health.address());
-        process.ready(Duration::from_secs(60), async || answers(&url).await).await?;
+        process.ready(async || answers(&url).await).await?;
         Ok(Self { _process: process, _ports: [metrics, health, storage] })
     }
 }

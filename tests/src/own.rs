@@ -394,7 +394,7 @@ async fn launch(
 
 async fn wait_ready(process: &Process, http: &reqwest::Client, url: &str) -> Result<()> {
     process
-        .ready(Duration::from_secs(60), async || {
+        .ready(async || {
             let answer = http.get(url).send().await?;
             ensure!(answer.status().is_success(), "/readyz answers {}", answer.status());
             Ok(())

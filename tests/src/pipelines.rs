@@ -4,7 +4,6 @@ use crate::{Port, Process, Rig, program};
 use anyhow::{Context, Result, ensure};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 /// From where to where, and under which name.
 #[derive(Debug, Clone)]
@@ -88,7 +87,7 @@ impl Pipeline {
 async fn ready(process: &Process, port: &Port, path: &str) -> Result<()> {
     let http = crate::servers::http()?;
     process
-        .ready(Duration::from_secs(60), async || {
+        .ready(async || {
             let answer = http.get(format!("http://{}/{path}", port.address())).send().await?;
             ensure!(answer.status().is_success(), "{}", answer.status());
             Ok(())

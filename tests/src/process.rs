@@ -203,14 +203,10 @@ impl Process {
     /// Waits until the server answers, or says why it never will.
     ///
     /// # Errors
-    /// When it ends by itself, or the deadline passes.
-    pub(crate) async fn ready(
-        &self,
-        deadline: Duration,
-        mut answers: impl AsyncFnMut() -> Result<()>,
-    ) -> Result<()> {
+    /// When it ends by itself, or does not answer [soon](crate::SOON).
+    pub(crate) async fn ready(&self, mut answers: impl AsyncFnMut() -> Result<()>) -> Result<()> {
         let mut ended = None;
-        let ready = crate::eventually(deadline, &format!("{} answers", self.name), async || {
+        let ready = crate::eventually(crate::SOON, &format!("{} answers", self.name), async || {
             if let Err(error) = self.ensure_running() {
                 ended = Some(error);
                 return Ok(());

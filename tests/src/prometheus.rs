@@ -215,7 +215,7 @@ impl Prometheus {
     /// When it does not.
     pub async fn wait_ready(&self) -> Result<()> {
         self.process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 let answer = self.http.get(format!("{}/-/ready", self.url())).send().await?;
                 ensure!(answer.status().is_success(), "{}", answer.status());
                 Ok(())

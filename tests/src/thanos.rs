@@ -2,7 +2,6 @@
 
 use crate::{Port, Process, Prometheus, Rig, Sample, program};
 use anyhow::{Result, ensure};
-use std::time::Duration;
 
 /// A sidecar beside a Prometheus, which must have external labels.
 #[derive(Debug)]
@@ -98,7 +97,7 @@ impl ThanosQuerier {
 async fn ready(process: &Process, port: &Port) -> Result<()> {
     let http = crate::servers::http()?;
     process
-        .ready(Duration::from_secs(60), async || {
+        .ready(async || {
             let answer = http.get(format!("http://{}/-/ready", port.address())).send().await?;
             ensure!(answer.status().is_success(), "{}", answer.status());
             Ok(())

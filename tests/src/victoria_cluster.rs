@@ -2,7 +2,6 @@
 
 use crate::{Port, Process, Rig, program};
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
 
 /// How many storage nodes there are.
 const NODES: usize = 2;
@@ -158,7 +157,7 @@ impl VmSelect {
 
 async fn ready(http: &reqwest::Client, process: &Process, port: &Port) -> Result<()> {
     process
-        .ready(Duration::from_secs(60), async || {
+        .ready(async || {
             let answer = http.get(format!("http://{}/health", port.address())).send().await?;
             ensure!(answer.status().is_success(), "{}", answer.status());
             Ok(())

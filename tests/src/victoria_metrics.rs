@@ -2,7 +2,6 @@
 
 use crate::{Port, Process, Rig, Sample, program};
 use anyhow::{Result, ensure};
-use std::time::Duration;
 
 /// A VictoriaMetrics that takes remote write and imports and answers PromQL.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl VictoriaMetrics {
     /// When it does not.
     pub async fn wait_ready(&self) -> Result<()> {
         self.process
-            .ready(Duration::from_secs(60), async || {
+            .ready(async || {
                 let answer = self.http.get(format!("{}/health", self.url())).send().await?;
                 ensure!(answer.status().is_success(), "{}", answer.status());
                 Ok(())

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 /// How long a condition rests between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
+/// For what has no time of its own to keep. Long, as a busy machine may need a minute for what else takes a second, and only
+/// a test that fails waits for the end of it.
+pub const SOON: Duration = Duration::from_secs(180);
 
 /// Looks until `condition` gives a value, at most for `deadline`. `Err` means "not yet" and says why: the last one
 /// is part of the failure, so `ensure!(ready == 3, "{ready} of 3 are ready")` is all a test needs to write.

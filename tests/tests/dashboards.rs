@@ -7,10 +7,7 @@ use statusbridge_dashboards::{Values, queries, render};
 use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// On a machine that does much else.
-const SOON: Duration = Duration::from_secs(180);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 

@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_exporter::source::{PRESETS, PackageKinds, Source};
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, KptPackage, Rig, crds, eventually, program,
-    put_inventory, run, workload::Workload,
+    ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, KptPackage, Rig, SOON, crds, eventually,
+    program, put_inventory, run, workload::Workload,
 };
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// The lines of an exposition that are about packages.
 fn package_lines(text: &str) -> usize {

@@ -21,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-const DEADLINE: Duration = Duration::from_secs(60);
 /// Number of the process of every exporter.
 const PROCESS: u64 = 4711;
 /// Scrapes come every second.
@@ -154,7 +153,7 @@ impl Reader {
         what: &str,
         is: impl Fn(&Observation) -> bool,
     ) -> Result<Observation> {
-        eventually(DEADLINE, what, async || {
+        eventually(SOON, what, async || {
             let report = self.poll().await;
             let seen = self.observe(cluster, name);
             ensure!(is(&seen), "{seen:?} after {report:?}");
@@ -195,7 +194,7 @@ async fn what_was_attested_is_verified_through_prometheus() {
             reader.until_healthy("c1", &name, revision).await?;
         }
         reader.until_healthy("c2", "p2", packages(3)["p2"]).await?;
-        eventually(DEADLINE, "a poll of which nothing moved reads nothing", async || {
+        eventually(SOON, "a poll of which nothing moved reads nothing", async || {
             let report = reader.poll().await;
             ensure!(report.ok && report.verified == 2 && report.read == 0, "{report:?}");
             // Of each stream: digest, rendering time and process number, of the last half minute.
@@ -214,7 +213,7 @@ async fn what_was_attested_is_verified_through_prometheus() {
         assert!(
             reader.fleet.revisions(&id).contains_key(&Fingerprint::from_value(packages(1)["p0"]).unwrap())
         );
-        eventually(DEADLINE, "enough scrapes tell how far apart they are", async || {
+        eventually(SOON, "enough scrapes tell how far apart they are", async || {
             reader.poll().await;
             let interval = reader.fleet.scrape_interval("c1").context("too few")?;
             ensure!((0.5..5.0).contains(&interval), "{interval}");
@@ -273,7 +272,7 @@ async fn what_a_tenant_of_mimir_must_not_see_or_may_not_write_is_never_taken_for
         for reader in [&mut fleet, &mut few, &mut both] {
             reader.until_healthy("c1", "p1", packages(2)["p1"]).await?;
         }
-        eventually(DEADLINE, "one stream of each tenant is verified", async || {
+        eventually(SOON, "one stream of each tenant is verified", async || {
             let report = both.poll().await;
             ensure!(report.verified == 2 && report.unverified == 0, "{report:?}");
             Ok(())
@@ -301,7 +300,7 @@ async fn what_a_tenant_of_mimir_must_not_see_or_may_not_write_is_never_taken_for
         mimir.process().kill();
         assert_eq!(failure(&fleet.poll().await), Some("connect"));
         mimir.process().start()?;
-        eventually(DEADLINE, "it is back", async || {
+        eventually(SOON, "it is back", async || {
             let report = fleet.poll().await;
             if report.ok {
                 assert_eq!(report.verified + report.unverified, 1, "{report:?}");
@@ -354,7 +353,7 @@ async fn what_a_cluster_of_victoria_metrics_tells_without_a_node_is_nothing() {
         let errors = (0..series * samples)
             .map(|n| format!("errors{{cluster=\"c{}\"}} 1 {}\n", n % series, now - n / series * 15_000));
         cluster.import(errors.collect()).await?;
-        eventually(DEADLINE, "both nodes have their part on disk", async || {
+        eventually(SOON, "both nodes have their part on disk", async || {
             let stored = cluster.stored().await?;
             ensure!(stored.iter().sum::<u64>() == series * samples, "{stored:?}");
             ensure!(stored.iter().all(|part| *part > 0), "{stored:?}");
@@ -419,7 +418,7 @@ async fn what_a_cluster_of_victoria_metrics_tells_without_a_node_is_nothing() {
             ensure!(newcomer.fleet.reporting(&id).is_empty(), "{flavour:?} knows the half");
         }
         one.set("p1", 0x0123_4567_89ab);
-        eventually(DEADLINE, "all of it is stale, and what is hidden is found elsewhere", async || {
+        eventually(SOON, "all of it is stale, and what is hidden is found elsewhere", async || {
             let mut ages = Vec::new();
             for reader in &mut readers {
                 let report = reader.poll().await;
@@ -510,7 +509,7 @@ async fn what_is_never_marked_stale_is_not_read() {
         let mut fewer = all.clone();
         fewer.remove("p3");
         for reader in &mut readers {
-            eventually(DEADLINE, "all are there", async || {
+            eventually(SOON, "all are there", async || {
                 say(&all).await?;
                 let report = reader.poll().await;
                 let seen = reader.observe("c1", "p3");
@@ -518,7 +517,7 @@ async fn what_is_never_marked_stale_is_not_read() {
                 Ok(())
             })
             .await?;
-            let reread = eventually(DEADLINE, "p3 is gone", async || {
+            let reread = eventually(SOON, "p3 is gone", async || {
                 say(&fewer).await?;
                 let report = reader.poll().await;
                 let seen = reader.observe("c1", "p3");
@@ -581,7 +580,7 @@ async fn relabelling_between_exporter_and_backend_is_caught_and_named() {
             job.metric_relabel = vec![fault.clone()];
             prometheus.reload(&PrometheusConfig::with_jobs([job])).await?;
             // Something must move for the fault to be seen: until then what was verified is confirmed.
-            let seen = eventually(DEADLINE, "the fault is seen", async || {
+            let seen = eventually(SOON, "the fault is seen", async || {
                 exporter.set("p0", (clock::now() * 1000.0) as u64);
                 let report = reader.poll().await;
                 let seen = reader.observe("c1", "p1");
@@ -650,7 +649,7 @@ async fn replicas_do_not_flap_and_clusters_of_one_name_conflict() {
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(replicas.clone())).await?;
         let mut reader = Reader::new(&prometheus.url())?;
         let revision = packages(2)["p1"];
-        eventually(DEADLINE, "both replicas are verified", async || {
+        eventually(SOON, "both replicas are verified", async || {
             let report = reader.poll().await;
             ensure!(report.verified == 2 && report.unverified == 0, "{report:?}");
             Ok(())

@@ -7,9 +7,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
 const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
 const DIGITS: &str = "111111111111";
 

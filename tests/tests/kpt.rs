@@ -5,14 +5,12 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 
-const SOON: Duration = Duration::from_secs(60);
 const WAIT: &str = "--reconcile-timeout=60s";
 
 const REVISION: &str = "example.com/revision";

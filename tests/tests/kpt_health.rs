@@ -12,7 +12,6 @@ use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use tokio::task::JoinHandle;
 
-const SOON: Duration = Duration::from_secs(60);
 const BETWEEN_SCRAPES: Duration = Duration::from_millis(50);
 const SOURCE: &str = "kpt-resourcegroup";
 const PACKAGE: &str = "web";

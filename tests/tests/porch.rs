@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -13,7 +12,6 @@ use statusbridge_contract::Fingerprint;
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 
-const SOON: Duration = Duration::from_secs(60);
 const SOURCE: &str = "configsync";
 const REPO: &str = "https://example.com/fleet.git";
 const V1: &str = "1111111111111111111111111111111111111111";

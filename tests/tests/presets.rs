@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
@@ -20,7 +19,6 @@ use statusbridge_tests::*;
 
 use crate::checked;
 
-const SOON: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "cases";
 /// Cases at work at a time.
 const AT_ONCE: usize = 16;

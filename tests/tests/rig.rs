@@ -8,8 +8,6 @@ use statusbridge_tests::*;
 use std::path::Path;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
-
 fn config_map(name: &str) -> serde_json::Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}})
 }

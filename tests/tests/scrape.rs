@@ -10,11 +10,10 @@ use anyhow::{Context, Result, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::json;
 use statusbridge_tests::{
-    ApiServer, Changelog, Etcd, Exporter, Prometheus, PrometheusConfig, Rig, ScrapeJob, crds, eventually,
-    own_program, run,
+    ApiServer, Changelog, Etcd, Exporter, Prometheus, PrometheusConfig, Rig, SOON, ScrapeJob, crds,
+    eventually, own_program, run,
 };
 
-const SOON: Duration = Duration::from_secs(60);
 const PRESETS: [&str; 2] = ["--presets", "flux-kustomization"];
 const AUTHORIZE: &str = "--authorize-scrapes";
 

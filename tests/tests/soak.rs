@@ -11,11 +11,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Digest, Health, Metric};
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, Fault, FaultProxy, Rig, WallClock, eventually, exposition::Exposition,
+    ApiServer, Etcd, Exporter, Fault, FaultProxy, Rig, SOON, WallClock, eventually, exposition::Exposition,
     holds_for, run,
 };
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Packages are ConfigMaps: one source rests on them alone, the other on what they are made of.
 const SOURCES: &str = r#"

@@ -1,6 +1,6 @@
 //! Sources whose kinds are found at run time, and source files that change, against a real API server.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use kube::{
@@ -10,11 +10,9 @@ use kube::{
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, Flux, Rig, Rollout, deployment_manifest, eventually, exposition::Exposition,
-    put_inventory, revision_manifest, run,
+    ApiServer, Etcd, Exporter, Flux, Rig, Rollout, SOON, deployment_manifest, eventually,
+    exposition::Exposition, put_inventory, revision_manifest, run,
 };
-
-const SOON: Duration = Duration::from_secs(60);
 
 const GOOD: [(&str, &str, &str, &str); 2] =
     [("", "ConfigMap", "web", "good"), ("apps", "Deployment", "web", "front")];

@@ -11,7 +11,6 @@ use statusbridge_tests::*;
 use std::path::Path;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 

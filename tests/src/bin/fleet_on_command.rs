@@ -14,11 +14,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use statusbridge_tests::*;
 use std::io::{BufRead, Write};
-use std::time::Duration;
 
 const CLUSTERS: [&str; 3] = ["eu-1", "eu-2", "us-1"];
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
-const SOON: Duration = Duration::from_secs(120);
 
 fn main() -> Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {

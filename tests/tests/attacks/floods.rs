@@ -10,7 +10,6 @@ use statusbridge_tests::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
-const SOON: Duration = Duration::from_secs(90);
 /// From a failure to a closed gate, whether the exporter keeps up or not.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Of each writer: the two together write one object 60 times a second.

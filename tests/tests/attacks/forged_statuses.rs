@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use statusbridge_tests::*;
 
-use crate::attacks::full_gates::{APP, Attacked, R1, SOON};
+use crate::attacks::full_gates::{APP, Attacked, R1};
 
 #[tokio::test]
 async fn a_forged_status_is_taken_back_and_nothing_is_built_upon_it() {

@@ -5,9 +5,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use serde_json::json;
 use statusbridge_tests::*;
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(90);
 const APP: &str = "app";
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 /// What the operator says, and how prometheus-operator labels what it finds.

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-pub(crate) const SOON: Duration = Duration::from_secs(90);
 pub(crate) const APP: &str = "app";
 pub(crate) const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 
@@ -301,7 +300,7 @@ async fn a_namespace_of_gates_whose_closing_is_refused_is_closed_by_the_sweeper_
             let all = gates.list(&ListParams::default()).await?;
             anyhow::Ok(all.iter().filter(|gate| history::condition(gate, "Open").0 == "True").count())
         };
-        eventually(2 * SOON, "all of them open", async || {
+        eventually(SOON, "all of them open", async || {
             let open = open().await?;
             ensure!(open == MANY, "{open} are open");
             Ok(())
@@ -311,7 +310,7 @@ async fn a_namespace_of_gates_whose_closing_is_refused_is_closed_by_the_sweeper_
         let neighbour = hub.history("other").await?;
         hub.api.apply(REFUSAL).await?;
         attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
-        eventually(2 * SOON, "the sweeper closes all of them", async || {
+        eventually(SOON, "the sweeper closes all of them", async || {
             let open = open().await?;
             ensure!(open == 0, "{open} are open");
             Ok(())

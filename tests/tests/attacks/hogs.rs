@@ -13,7 +13,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-const SOON: Duration = Duration::from_secs(90);
 /// Polls and scrapes come every second, but the machine is busy.
 const SECONDS: Duration = Duration::from_secs(15);
 const APP: &str = "app";
@@ -144,7 +143,7 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
         attacked.config_map("r1").await?;
         attacked.refer(|_| EXPENSIVE.to_owned()).await?;
         let hogs = attacked.hogs().await?;
-        eventually(2 * SOON, "all are resolved", async || {
+        eventually(SOON, "all are resolved", async || {
             let all = hogs.list(&Default::default()).await?;
             let resolved = all.iter().filter(|it| it.data["status"]["revision"] == "r1").count();
             ensure!(resolved == MANY, "{resolved} are");
@@ -172,7 +171,7 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
         })
         .await?;
         drop(writers);
-        eventually(4 * SOON, "all are resolved once there is time for them", async || {
+        eventually(2 * SOON, "all are resolved once there is time for them", async || {
             let all = hogs.list(&Default::default()).await?;
             let unresolved = all.iter().filter(|it| it.data["status"]["revision"].is_null()).count();
             ensure!(unresolved == 0, "{unresolved} are not");

@@ -21,7 +21,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-const SOON: Duration = Duration::from_secs(90);
 /// As many as the address for pushes takes.
 const IDLE: usize = 8192;
 /// Clients that do not read, and how much memory all of them may cost, in bytes.

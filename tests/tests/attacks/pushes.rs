@@ -17,7 +17,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-const SOON: Duration = Duration::from_secs(90);
 const APP: &str = "app";
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 /// How much of the aggregator's memory all of it may take, in bytes.

@@ -9,10 +9,8 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use statusbridge_tests::{Etcd, Rig, eventually, hub, run};
-use std::time::Duration;
+use statusbridge_tests::{Etcd, Rig, SOON, eventually, hub, run};
 
-const SOON: Duration = Duration::from_secs(60);
 const POLICY: &str = "rolloutgate-override.statusbridge.dev";
 /// Where the gates are.
 const FLEET: &str = "fleet";

@@ -4,15 +4,13 @@ use super::stand_ins::{Discovery, StandIns, with_a_job_of_its_own};
 use super::*;
 use crate::docs::markdown::{Block, Page};
 use statusbridge_tests::{
-    Etcd, KustomizeController, Prometheus, PrometheusConfig, Rig, eventually, own_program, run,
+    Etcd, KustomizeController, Prometheus, PrometheusConfig, Rig, SOON, eventually, own_program, run,
 };
 use std::fmt::Write;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const PAGE: &str = "docs/getting-started.md";
-/// The longest that a block may take.
-const SOON: Duration = Duration::from_secs(120);
 
 /// A shell as the page's reader has it: programs on PATH, a kubeconfig with a context for each cluster, and variables
 /// that outlive a block.

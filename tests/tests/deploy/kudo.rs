@@ -3,8 +3,7 @@
 use super::*;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
-use statusbridge_tests::{Etcd, eventually, run};
-use std::time::Duration;
+use statusbridge_tests::{Etcd, SOON, eventually, run};
 
 const PLAN: &str = "6f5b0a52-0d6e-4a3c-8e2f-2f2f3b3c4d5e";
 const NEXT_PLAN: &str = "c326b250-cabd-4b28-a1f8-c1b1f460a267";
@@ -90,7 +89,7 @@ async fn nobody_changes_an_instance_while_a_plan_is_in_progress() {
         )
         .await?;
         let mut count = 3;
-        eventually(Duration::from_secs(60), "the policy is in force", async || {
+        eventually(SOON, "the policy is in force", async || {
             count += 1;
             is_refused(kudo.count(&count.to_string()).await, "deploy", PLAN)
         })

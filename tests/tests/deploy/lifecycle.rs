@@ -1,10 +1,7 @@
 //! Install, upgrade and remove with Helm itself.
 
 use super::*;
-use statusbridge_tests::{Etcd, eventually, run};
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(60);
+use statusbridge_tests::{Etcd, SOON, eventually, run};
 
 /// A copy of the aggregator's chart as it might have been before: its CRDs lack a field, and a label that changes.
 fn older(rig: &statusbridge_tests::Rig) -> Result<PathBuf> {

@@ -4,12 +4,10 @@ use super::pods::{aggregator_options, arguments, container, flags};
 use super::*;
 use statusbridge_tests::workload::kustomization_kind;
 use statusbridge_tests::{
-    Aggregator, Etcd, Exporter, Hub, Prometheus, PrometheusConfig, Rig, ScrapeJob, Workload, eventually,
-    own_command, run,
+    Aggregator, Etcd, Exporter, Hub, Prometheus, PrometheusConfig, Rig, SOON, ScrapeJob, Workload,
+    eventually, own_command, run,
 };
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(90);
 const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
 
 /// Everything of the chart but CRDs, which are there.

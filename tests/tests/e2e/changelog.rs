@@ -1,6 +1,5 @@
 //! The change-log sidecar loses nothing, never makes a provider wait, and prints what upstream's would.
 
-use crate::e2e::world::SOON;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::exposition::Exposition;

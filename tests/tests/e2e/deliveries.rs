@@ -3,9 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_tests::*;
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 const R3: &str = "main@sha1:3333333333333333333333333333333333333333";

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 
-const SOON: Duration = Duration::from_secs(60);
 /// The heartbeat in `status`.
 const BEAT: &str = "leases/kube-system/statusbridge-aggregator-heartbeat.yaml";
 

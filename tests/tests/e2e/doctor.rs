@@ -8,9 +8,7 @@ use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(90);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 
 /// What `doctor` says: its exit code and its report.

@@ -1,6 +1,6 @@
 //! Events tell every change of a verdict once, whoever leads: `kubectl describe` tells the story.
 
-use crate::e2e::world::{SOON, scraping_slowly};
+use crate::e2e::world::scraping_slowly;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams};

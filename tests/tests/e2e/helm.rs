@@ -2,13 +2,11 @@
 //! read nor shown.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_tests::*;
 
-const SOON: Duration = Duration::from_secs(60);
 const SOURCE: &str = "helm-release";
 
 /// Runs helm, and says whether all went well.

@@ -6,7 +6,6 @@ use statusbridge_aggregator::serve::api::OPENAPI;
 use statusbridge_tests::*;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 

@@ -1,6 +1,6 @@
 //! Several replicas: one works, the others cost nothing, and one that was deposed never writes over the next.
 
-use crate::e2e::world::{SOON, open, scraping_slowly};
+use crate::e2e::world::{open, scraping_slowly};
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};

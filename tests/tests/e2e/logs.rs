@@ -1,6 +1,6 @@
 //! The log tells every change of a verdict once, whoever leads and however often a write had to be tried.
 
-use crate::e2e::world::{SOON, job};
+use crate::e2e::world::job;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};

@@ -11,13 +11,10 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::Path;
-use std::time::Duration;
 
 const PACKAGE: &str = "payments";
 /// Both clusters.
 const CLUSTERS: [&str; 2] = ["eu-1", "eu-2"];
-/// For an agent that applies, reads and reports on a busy machine.
-const LATER: Duration = Duration::from_secs(150);
 
 /// The spec of the ManifestWorks in the documentation, at a revision. Before its Deployment the agent has some other objects to
 /// apply, so that it evaluates the rules meanwhile.
@@ -135,7 +132,7 @@ impl Managed {
     async fn applies(&self, cluster: &ApiServer, revision: &str) -> Result<()> {
         let works = self.hub.api.dynamic(&manifest_works(), Some(cluster.name())).await?;
         let deployments = Api::<Deployment>::namespaced(cluster.client(), "default");
-        eventually(LATER, &format!("{} has applied {revision}", cluster.name()), async || {
+        eventually(SOON, &format!("{} has applied {revision}", cluster.name()), async || {
             let work = works.get(&format!("{}-{PACKAGE}", cluster.name())).await?;
             let work = serde_json::to_value(work)?;
             ensure!(
@@ -170,7 +167,7 @@ impl Managed {
 
     async fn all_open(&self) -> Result<()> {
         for (gate, _) in gates() {
-            self.hub.opens(gate, LATER).await?;
+            self.hub.opens(gate, SOON).await?;
         }
         Ok(())
     }
@@ -224,7 +221,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         // Both clusters get a new template. All is Available throughout, and at the new generation from the first moment.
         managed.wants("v2").await?;
         for (gate, _) in gates() {
-            hub.closes(gate, "RevisionNeverSeen", LATER).await?;
+            hub.closes(gate, "RevisionNeverSeen", SOON).await?;
         }
         let since = work.versions().await?.len();
         let too_early = [hub.history("eu-1").await?, hub.history("eu-2").await?, hub.history("all").await?];
@@ -233,7 +230,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
             managed.applies(cluster, "v2").await?;
         }
         for (gate, _) in gates() {
-            hub.closes(gate, "Progressing", LATER).await?;
+            hub.closes(gate, "Progressing", SOON).await?;
         }
         for version in &work.versions().await?[since..] {
             let (available, _) = version.condition("Available");
@@ -248,7 +245,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
                 .await?;
         }
         managed.rolls_out(eu_1, "v2", Rollout::Ready).await?;
-        hub.opens("eu-1", LATER).await?;
+        hub.opens("eu-1", SOON).await?;
         managed.is_closed("eu-2").await?;
         managed.is_closed("all").await?;
         managed.rolls_out(eu_2, "v2", Rollout::Ready).await?;
@@ -258,7 +255,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         managed.wants("v3").await?;
         managed.moves("eu-1", "v3").await?;
         managed.rolls_out(eu_1, "v3", Rollout::Failed).await?;
-        hub.closes("eu-1", "FailureBudgetExceeded", LATER).await?;
+        hub.closes("eu-1", "FailureBudgetExceeded", SOON).await?;
         managed.moves("eu-1", "v2").await?;
         managed.wants("v2").await?;
         managed.rolls_out(eu_1, "v2", Rollout::Ready).await?;
@@ -270,16 +267,16 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         // An agent dies. What it said last stays, until the hub notices.
         managed.agents[0].kill();
         managed.is_available("eu-1", "Unknown").await?;
-        hub.closes("eu-1", "HealthUnknown", LATER).await?;
-        hub.closes("all", "HealthUnknown", LATER).await?;
+        hub.closes("eu-1", "HealthUnknown", SOON).await?;
+        hub.closes("all", "HealthUnknown", SOON).await?;
         ensure!(managed.is_closed("eu-2").await.is_err(), "closed for a cluster that is there");
         managed.moves("eu-1", "v4").await?;
         managed.is_available("eu-1", "True").await?;
         managed.wants("v4").await?;
-        hub.closes("eu-1", "Progressing", LATER).await?;
+        hub.closes("eu-1", "Progressing", SOON).await?;
         managed.agents[0].start()?;
         managed.rolls_out(eu_1, "v4", Rollout::Ready).await?;
-        hub.opens("eu-1", LATER).await?;
+        hub.opens("eu-1", SOON).await?;
         managed.moves("eu-2", "v4").await?;
         managed.rolls_out(eu_2, "v4", Rollout::Ready).await?;
         managed.all_open().await?;
@@ -287,7 +284,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         // Nobody speaks for the clusters any more.
         managed.exporter.process().kill();
         for (gate, _) in gates() {
-            hub.closes(gate, "Stale", LATER).await?;
+            hub.closes(gate, "Stale", SOON).await?;
         }
         managed.exporter.process().start()?;
         managed.all_open().await

@@ -1,7 +1,6 @@
 //! `statusbridge mcp`: what a chat is told of a rollout, over the API of the aggregator and with the rights of one tenant.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rmcp::ServiceExt;
@@ -9,7 +8,6 @@ use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 
-const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 

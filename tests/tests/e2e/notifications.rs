@@ -1,6 +1,6 @@
 //! One message for each revision, wave and rollout, whatever becomes of the aggregator and of who is told.
 
-use crate::e2e::world::{SOON, scraping_slowly};
+use crate::e2e::world::scraping_slowly;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};

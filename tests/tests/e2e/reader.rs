@@ -1,6 +1,5 @@
 //! An aggregator's eyes, without a hub.
 
-use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::promql::poll::{PollConfig, PollReport, Poller};

@@ -1,7 +1,7 @@
 //! The hub's etcd goes back to an older state: a gate was open then, or fewer clusters were admitted.
 
 use crate::e2e::rollouts::{CLUSTERS, Setup, three_waves};
-use crate::e2e::world::{APP, SOON, job, revision};
+use crate::e2e::world::{APP, job, revision};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};

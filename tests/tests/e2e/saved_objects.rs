@@ -3,17 +3,14 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use statusbridge_tests::{ApiServer, Etcd, Exporter, Rig, eventually, program, run};
+use statusbridge_tests::{ApiServer, Etcd, Exporter, Rig, SOON, eventually, program, run};
 
 use crate::checked;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Widgets of one team, and bundles that consist of widgets and other things. A widget looks for its version in a ConfigMap, and
 /// for its parts.

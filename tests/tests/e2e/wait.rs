@@ -4,10 +4,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tokio::process::Child;
 
-const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 

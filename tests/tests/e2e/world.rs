@@ -9,8 +9,6 @@ use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For what has no time of its own to keep.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// `staleAfter`: scrapes and polls come every second, but the machine may be busy.
 pub(crate) const STALE_AFTER: &str = "10s";
 /// In which what has gone silent must be closed: `staleAfter`, a poll whose queries time out, and what a busy

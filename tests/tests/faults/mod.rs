@@ -41,7 +41,7 @@ fn told<T>(system: &System, result: Result<T>) -> Result<T> {
 async fn every_fault(system: &System, with_store: bool, these: impl Fn(usize) -> bool) -> Result<()> {
     let (count, mut made) = (rounds::rounds(0, with_store).len(), 0);
     for i in (0..count).filter(|i| these(*i)) {
-        let leader = statusbridge_tests::eventually(Duration::from_secs(60), "one leads", async || {
+        let leader = statusbridge_tests::eventually(statusbridge_tests::SOON, "one leads", async || {
             system.leader().await
         })
         .await?;

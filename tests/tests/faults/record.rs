@@ -4,7 +4,7 @@
 use crate::faults::timeline::{Version, now};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use statusbridge_tests::{Etcd, eventually};
+use statusbridge_tests::{Etcd, SOON, eventually};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -56,7 +56,7 @@ impl Recorder {
         let answer: Value = answer.error_for_status()?.json().await?;
         let stored = answer["kvs"].as_array().into_iter().flatten();
         let newest = stored.filter_map(|kv| number(&kv["mod_revision"])).max().unwrap_or_default();
-        eventually(Duration::from_secs(30), "all versions were recorded", async || {
+        eventually(SOON, "all versions were recorded", async || {
             let seen = self.seen();
             if let Some(fault) = &seen.fault {
                 return Ok(Err(anyhow::anyhow!("versions are missing: {fault}")));

@@ -7,10 +7,8 @@ use crate::faults::fault::{Fault, How, Place};
 use crate::faults::system::{CLUSTERS, System, revision};
 use crate::faults::timeline::Truth;
 use anyhow::{Context, Result};
+use statusbridge_tests::SOON;
 use std::time::Duration;
-
-/// For what has no time of its own to keep, on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
 
 /// Faults that are made at the same time.
 #[derive(Debug, Clone)]

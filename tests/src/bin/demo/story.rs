@@ -8,11 +8,8 @@ use futures::future::try_join_all;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_contract::PACKAGE_METRICS;
-use statusbridge_tests::{Flux, Rollout, eventually};
+use statusbridge_tests::{Flux, Rollout, SOON, eventually};
 use std::time::Duration;
-
-/// How long anything may take.
-const SOON: Duration = Duration::from_secs(60);
 
 /// How long a `kubectl wait` is watched that is not to come to an end.
 const A_WHILE: Duration = Duration::from_secs(3);

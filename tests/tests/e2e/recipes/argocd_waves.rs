@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 const PACKAGE: &str = "payments";
 /// The commit that the recipes name.
 pub(super) const COMMIT: &str = "4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
-/// A rollout through all waves, on a busy machine.
-pub(super) const LATER: Duration = Duration::from_secs(150);
 /// Whatever stands so long is not about to change.
 const STILL: Duration = Duration::from_secs(30);
 
@@ -52,7 +50,7 @@ pub(super) async fn run_now(clusters: &[&ApiServer], versions: [&str; 2]) -> Res
 
 /// Waits until the clusters run these versions.
 pub(super) async fn come_to_run(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
-    eventually(LATER, &format!("the clusters run {versions:?}"), async || run_now(clusters, versions).await)
+    eventually(SOON, &format!("the clusters run {versions:?}"), async || run_now(clusters, versions).await)
         .await
 }
 
@@ -63,7 +61,7 @@ async fn operation(api: &ApiServer, application: &str) -> Result<Value> {
 
 /// Waits until the sync of an Application waits for the health of an object.
 async fn waits_in_sync(api: &ApiServer, application: &str, object: &str) -> Result<()> {
-    eventually(LATER, &format!("{application} waits for {object}"), async || {
+    eventually(SOON, &format!("{application} waits for {object}"), async || {
         let operation = operation(api, application).await?;
         let message = operation["message"].as_str().unwrap_or_default();
         ensure!(operation["phase"] == "Running" && message.contains(object), "{operation}");
@@ -221,9 +219,9 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
         }
         wants(&v1).await?;
         for gate in ["eu-1", "eu-2", "all"] {
-            hub.opens(gate, LATER).await?;
+            hub.opens(gate, SOON).await?;
         }
-        eventually(LATER, "each row names who reports it", async || {
+        eventually(SOON, "each row names who reports it", async || {
             let slices = hub.api.kubectl(&["get", "fleetpackageslices", "-A", "-o", "json"]).await?;
             let slices: Value = serde_json::from_str(&slices)?;
             let rows = slices["items"][0]["clusters"].as_array().context("no rows")?;
@@ -235,25 +233,25 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
         let v2 = commits("v2").await?;
         wants(&v2).await?;
         for gate in ["eu-1", "eu-2", "all"] {
-            hub.closes(gate, "RevisionNeverSeen", LATER).await?;
+            hub.closes(gate, "RevisionNeverSeen", SOON).await?;
         }
         let health =
             ArgoCd::application(&hub.api, "eu-1-payments").await?.data["status"]["health"]["status"].clone();
         ensure!(health == "Healthy", "Argo CD says {health}");
         moves("eu-1", &v2).await?;
-        hub.opens("eu-1", LATER).await?;
+        hub.opens("eu-1", SOON).await?;
         run_now(&central.clusters(), ["v2", "v1"]).await?;
         ensure!(!is_open("eu-2").await? && !is_open("all").await?, "open for a cluster that has not moved");
         moves("eu-2", &v2).await?;
-        hub.opens("all", LATER).await?;
+        hub.opens("all", SOON).await?;
 
         // Nobody speaks for the clusters any more.
         central.exporter.process().kill();
         for gate in ["eu-1", "eu-2", "all"] {
-            hub.closes(gate, "Stale", LATER).await?;
+            hub.closes(gate, "Stale", SOON).await?;
         }
         central.exporter.process().start()?;
-        hub.opens("all", LATER).await.map(drop)
+        hub.opens("all", SOON).await.map(drop)
     })
     .await;
 }
@@ -283,7 +281,7 @@ async fn an_app_of_apps_goes_on_to_the_second_wave_once_the_gate_of_the_first_is
 
         // The first wave refuses a revision: the sync fails, and takes the next commit by itself.
         rolls_out(refused("v3")).await?;
-        eventually(LATER, "the sync is tried again", async || {
+        eventually(SOON, "the sync is tried again", async || {
             let operation = operation(&hub.api, "rollout").await?;
             ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
             Ok(())
@@ -328,7 +326,7 @@ async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
         hub.aggregator.process().kill();
         let is_held = async |version: &str| {
             let pending = Cell::new(None);
-            eventually(LATER, &format!("{version} waits for the gate, or has passed it"), async || {
+            eventually(SOON, &format!("{version} waits for the gate, or has passed it"), async || {
                 let (gate, last) = (step(hub, "payments-gate").await?, step(hub, "payments-eu-2").await?);
                 let [_, second] = central.clusters();
                 let has_passed = runs(second).await?.as_deref() == Some(version);
@@ -358,7 +356,7 @@ async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
 
         // The first wave refuses a revision: its own step does not end.
         rolls_out(refused("v3")).await?;
-        eventually(LATER, "the first wave tries", async || {
+        eventually(SOON, "the first wave tries", async || {
             let first = step(hub, "payments-eu-1").await?;
             ensure!(["Pending", "Progressing"].contains(&&*first), "{first}");
             Ok(())
@@ -375,7 +373,7 @@ async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
 async fn keeps_jobs(cluster: &ApiServer, hub_account: &str) -> Result<()> {
     let jobs = Api::<Job>::namespaced(cluster.client(), "argocd");
     loop {
-        let job = eventually(LATER * 4, "there is a Job to do", async || {
+        let job = eventually(SOON * 4, "there is a Job to do", async || {
             let ended = |job: &Job| job.status.as_ref().is_some_and(|status| status.conditions.is_some());
             let to_do = |job: &Job| job.metadata.deletion_timestamp.is_some() || !ended(job);
             jobs.list(&ListParams::default()).await?.into_iter().find(to_do).context("none")
@@ -451,7 +449,7 @@ async fn a_cluster_syncs_once_the_job_before_has_seen_the_gate_of_the_wave_befor
             // The bridge is dead: the Job fails when its time is over, and with it the sync.
             hub.aggregator.process().kill();
             rolls_out(content("v2")).await?;
-            eventually(LATER, "the sync is tried again", async || {
+            eventually(SOON, "the sync is tried again", async || {
                 let operation = operation(second, "rollout").await?;
                 ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
                 Ok(())
@@ -463,7 +461,7 @@ async fn a_cluster_syncs_once_the_job_before_has_seen_the_gate_of_the_wave_befor
 
             // The first wave refuses a revision: the Job fails at once, and the next commit is taken.
             rolls_out(refused("v3")).await?;
-            eventually(LATER, "the sync is tried again", async || {
+            eventually(SOON, "the sync is tried again", async || {
                 let operation = operation(second, "rollout").await?;
                 ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
                 Ok(())

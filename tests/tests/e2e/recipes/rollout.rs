@@ -1,7 +1,7 @@
 //! The recipes `argocd-rollout*` and `flux-rollout-*` with what they are for: a FleetPackage and a FleetRollout, and the real
 //! controllers of ApplicationSets and of Flux Operator, which ask a real aggregator what it has admitted.
 
-use super::argocd_waves::{COMMIT, Central, LATER, come_to_run, content, refused, run_now};
+use super::argocd_waves::{COMMIT, Central, come_to_run, content, refused, run_now};
 use super::fleets::controller;
 use super::{edited, file, ready};
 use crate::e2e::handed_over::{hash, may_ask, token};
@@ -50,7 +50,7 @@ async fn is_accepted(api: &ApiServer, name: &str) -> Result<()> {
 /// Waits until the status of the FleetRollout is as it should be.
 async fn rollout_is(api: &ApiServer, what: &str, is_so: impl Fn(&DynamicObject) -> bool) -> Result<()> {
     let rollouts = api.dynamic(&hub::kind("FleetRollout"), Some("fleet")).await?;
-    eventually(LATER, &format!("the FleetRollout is {what}"), async || {
+    eventually(SOON, &format!("the FleetRollout is {what}"), async || {
         let rollout = rollouts.get(PACKAGE).await?;
         ensure!(is_so(&rollout), "{}", rollout.data["status"]);
         Ok(())
@@ -84,7 +84,7 @@ fn at(commits: [&str; 2]) -> BTreeMap<String, String> {
 
 /// Waits until there are Applications for exactly these clusters, at these revisions.
 async fn come_to_be(api: &ApiServer, expected: &BTreeMap<String, String>) -> Result<()> {
-    eventually(LATER, &format!("the Applications are {expected:?}"), async || {
+    eventually(SOON, &format!("the Applications are {expected:?}"), async || {
         let found = applications(api).await?;
         ensure!(found == *expected, "{found:?}");
         Ok(())
@@ -119,7 +119,7 @@ async fn says(api: &ApiServer, fails: bool, part: &str, within: Duration) -> Res
 /// Has the controller ask until it is told. After an error it looks again in three minutes, or when somebody wants it to.
 async fn is_told(api: &ApiServer) -> Result<()> {
     let refresh = "argocd.argoproj.io/application-set-refresh=true";
-    eventually(LATER, "the ApplicationSet is told", async || {
+    eventually(SOON, "the ApplicationSet is told", async || {
         api.kubectl(&["annotate", "applicationset", PACKAGE, "-n", "argocd", "--overwrite", refresh]).await?;
         says(api, false, "", A_WHILE).await
     })
