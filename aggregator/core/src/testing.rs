@@ -234,7 +234,7 @@ pub fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Di
     Digests {
         cluster: stream.labels.get("cluster").cloned().unwrap_or_default(),
         stream,
-        contract: CONTRACT_VERSION.to_owned(),
+        contract: CONTRACT_VERSION.into(),
         samples: at.iter().map(|at| said.sample(*at)).collect(),
         ..Digests::default()
     }

@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 /// As many as the address for pushes takes.
 const IDLE: usize = 8192;
 /// Clients that do not read, and how much memory all of them may cost, in bytes.
-const UNREAD: usize = 3000;
+const UNREAD: usize = 1000;
 const COST: u64 = 50 << 20;
 /// Objects with names as long as they may be make a page of this size at least, in bytes.
 const OBJECTS: usize = 3000;
 const LARGE: usize = 800_000;
 /// Longer than a connection may be silent, a look at who is, and rendering what the kernel takes of all pages, by a program
 /// that is not optimized.
-const DROPPED: Duration = Duration::from_secs(240);
+const DROPPED: Duration = SOON.saturating_mul(2);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 /// Another host than the one that scrapes.
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -81,7 +81,7 @@ async fn unread_pages_cost_little(process: &Process, address: SocketAddr, header
         most = most.max(usage::resident(pid)?);
         let asked = Instant::now();
         http.get(&url).send().await?.error_for_status()?.bytes().await?;
-        ensure!(asked.elapsed() < Duration::from_secs(20), "others wait for {:?}", asked.elapsed());
+        ensure!(asked.elapsed() < Duration::from_secs(60), "others wait for {:?}", asked.elapsed());
     }
     let cost = (most.max(usage::resident(pid)?) - before) >> 10;
     println!("{UNREAD} clients that do not read cost {cost} KB");
@@ -111,7 +111,7 @@ async fn slow_headers_are_dropped(address: SocketAddr) -> Result<()> {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), dropped).await.context("a slow header is waited for")
+    tokio::time::timeout(SOON, dropped).await.context("a slow header is waited for")
 }
 
 /// Makes so many objects.

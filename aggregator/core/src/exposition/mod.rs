@@ -119,7 +119,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     let digests = Digests {
         cluster,
         stream,
-        contract,
+        contract: contract.into(),
         samples: samples_of_it,
         parts: std::sync::Arc::default(),
         is_torn,

@@ -56,7 +56,7 @@ pub struct Digests {
     /// The stream.
     pub stream: StreamId,
     /// Contract version of the newest.
-    pub contract: String,
+    pub contract: Arc<str>,
     /// Oldest first, none later than the time that was asked about.
     pub samples: Vec<DigestSample>,
     /// Parts of the newest.

@@ -182,6 +182,53 @@ impl Cluster {
         ))
     }
 
+    /// Whether a stream is known or may be from now on: those that are silent make room for it. One that goes on does not, as
+    /// it may be the one that says the worst. The new one may say worse, so nothing counts of a cluster with too many.
+    /// Once there is no room, the same poll looks for none again.
+    fn has_room(&mut self, id: &StreamId, t: Seconds, changes: &mut Changes) -> bool {
+        if self.streams.len() < MOST_STREAMS || self.streams.contains_key(id) {
+            return true;
+        }
+        if self.crowded == Some(t) {
+            return false;
+        }
+        for silent in self.replaced() {
+            self.forget(&silent, changes);
+        }
+        if self.streams.len() < MOST_STREAMS {
+            return true;
+        }
+        self.crowded = Some(t);
+        changes.cluster(self.place);
+        false
+    }
+
+    /// Changes a stream, and takes note of what that changes for the cluster.
+    fn change<R>(
+        &mut self,
+        id: &StreamId,
+        changes: &mut Changes,
+        change: impl FnOnce(&mut Stream) -> R,
+    ) -> R {
+        let face = self.face();
+        let result = if let Some(known) = self.streams.get_mut(id) {
+            change(known)
+        } else {
+            self.make_room(id, changes);
+            change(self.streams.entry(id.clone()).or_default())
+        };
+        self.changed(face, changes);
+        result
+    }
+
+    /// Takes note of whether it is what it was.
+    fn changed(&self, before: Option<u64>, changes: &mut Changes) {
+        if before.is_none() || self.face() != before {
+            changes.cluster(self.place);
+        }
+        changes.evidence(self);
+    }
+
     /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now: gives what
     /// it was.
     fn looked(&mut self, feed: &str, t: Seconds) -> Option<Option<u64>> {
@@ -260,6 +307,15 @@ impl Fleet {
         clusters.entry(name.to_owned()).or_default()
     }
 
+    /// Changes the cluster of this name, where its changes are noted.
+    fn change<R>(&mut self, name: &str, change: impl FnOnce(&mut Cluster, &mut Changes) -> R) -> R {
+        let cluster = match self.clusters.get_mut(name) {
+            Some(known) => known,
+            None => Self::cluster(&mut self.clusters, &mut self.changes, &self.speakers, name),
+        };
+        change(cluster, &mut self.changes)
+    }
+
     /// Takes note of digest samples that the poll at `t` found, and says what they call for.
     pub fn hear(&mut self, digests: &Digests, t: Seconds) -> Heard {
         let settings = self.settings;
@@ -268,10 +324,12 @@ impl Fleet {
         }
         let known = digests.lack.as_ref().and_then(|_| self.last_of(&digests.cluster, &digests.stream));
         let stream = known.as_ref().unwrap_or(&digests.stream);
-        if !self.has_room(&digests.cluster, stream, t) {
-            return Heard::Unusable;
-        }
-        self.change(&digests.cluster, stream, |stream| stream.hear(digests, t, &settings))
+        self.change(&digests.cluster, |cluster, changes| {
+            if !cluster.has_room(stream, t, changes) {
+                return Heard::Unusable;
+            }
+            cluster.change(stream, changes, |stream| stream.hear(digests, t, &settings))
+        })
     }
 
     /// Takes note that the poll at `t` found more streams of a cluster than are kept: not all were told.
@@ -280,27 +338,6 @@ impl Fleet {
             cluster.crowded = Some(t);
             self.changes.cluster(cluster.place);
         }
-    }
-
-    /// Whether a stream is known or may be from now on: those that are silent make room for it. One that goes on does not, as
-    /// it may be the one that says the worst. The new one may say worse, so nothing counts of a cluster with too many.
-    /// Once there is no room, the same poll looks for none again.
-    fn has_room(&mut self, name: &str, id: &StreamId, t: Seconds) -> bool {
-        let Some(cluster) = self.clusters.get_mut(name) else { return true };
-        if cluster.streams.len() < MOST_STREAMS || cluster.streams.contains_key(id) {
-            return true;
-        }
-        if cluster.crowded == Some(t) {
-            return false;
-        }
-        for silent in cluster.replaced() {
-            cluster.forget(&silent, &mut self.changes);
-        }
-        if cluster.streams.len() < MOST_STREAMS {
-            return true;
-        }
-        self.crowd(name, t);
-        false
     }
 
     /// There are only stamps of the future: they may be of any stream that is known under these labels.
@@ -313,11 +350,13 @@ impl Fleet {
         if all.is_empty() {
             all.push(stream.clone());
         }
-        all.retain(|id| self.has_room(cluster, id, t));
-        for id in &all {
-            self.change(cluster, id, |stream| stream.look_ahead(digests.future, t, &settings));
-        }
-        Heard::Unusable
+        self.change(cluster, |cluster, changes| {
+            all.retain(|id| cluster.has_room(id, t, changes));
+            for id in &all {
+                cluster.change(id, changes, |stream| stream.look_ahead(digests.future, t, &settings));
+            }
+            Heard::Unusable
+        })
     }
 
     /// The stream of the same labels and cluster that was heard last: what does not say of which process it is, comes
@@ -326,31 +365,6 @@ impl Fleet {
         let streams = self.clusters.get(cluster)?.streams.iter();
         let same = streams.filter(|(id, _)| (&id.labels, id.uid) == (&stream.labels, stream.uid));
         same.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id.clone())
-    }
-
-    /// Changes a stream, and takes note of what that changes for its cluster.
-    fn change<R>(&mut self, name: &str, id: &StreamId, change: impl FnOnce(&mut Stream) -> R) -> R {
-        let cluster = match self.clusters.get_mut(name) {
-            Some(known) => known,
-            None => Self::cluster(&mut self.clusters, &mut self.changes, &self.speakers, name),
-        };
-        let face = cluster.face();
-        let result = if let Some(known) = cluster.streams.get_mut(id) {
-            change(known)
-        } else {
-            cluster.make_room(id, &mut self.changes);
-            change(cluster.streams.entry(id.clone()).or_default())
-        };
-        Self::changed(&mut self.changes, cluster, face);
-        result
-    }
-
-    /// Takes note of whether a cluster is what it was.
-    fn changed(changes: &mut Changes, cluster: &Cluster, before: Option<u64>) {
-        if before.is_none() || cluster.face() != before {
-            changes.cluster(cluster.place);
-        }
-        changes.evidence(cluster);
     }
 
     /// Takes the verified content that a digest sample attests.
@@ -365,7 +379,7 @@ impl Fleet {
         let face = cluster.face();
         if let Err(fault) = cluster.make_room_for(id, stream::bytes(&content), &mut self.changes) {
             cluster.streams.entry(id.clone()).or_default().reject(fault.clone());
-            Self::changed(&mut self.changes, cluster, face);
+            cluster.changed(face, &mut self.changes);
             return Accepted { refused: Some(fault), ..Accepted::default() };
         }
         let mut stream = cluster.streams.remove(id).unwrap_or_default();
@@ -385,14 +399,14 @@ impl Fleet {
             stream.accept(sample, content, t, &mut self.names, |key| changes.package(key), sibling);
         accepted.claims.extend(unbelieved);
         cluster.streams.insert(id.clone(), stream);
-        Self::changed(&mut self.changes, cluster, face.filter(|_| same_sources));
+        cluster.changed(face.filter(|_| same_sources), &mut self.changes);
         accepted
     }
 
     /// Notes why what a stream's newest digest samples attest did not verify. What was verified before stays, and
     /// ages.
     pub fn reject(&mut self, (name, id): (&str, &StreamId), fault: String) {
-        self.change(name, id, |stream| stream.reject(fault));
+        self.change(name, |cluster, changes| cluster.change(id, changes, |stream| stream.reject(fault)));
     }
 
     /// What was last verified of a stream.

@@ -23,8 +23,8 @@ const PACE: Duration = Duration::from_secs(1);
 const UNSEEN: Duration = Duration::from_secs(60);
 /// How old a picture may be before it no longer counts.
 const OLD: Duration = Duration::from_secs(5);
-/// How long somebody waits for a new picture.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long somebody waits for a new picture: that of 40 packages in 100,000 clusters each takes more than ten seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// All pictures.
 pub(super) struct Pictures {
@@ -78,11 +78,14 @@ impl Pictures {
         shown.is_seen();
         let mut state = shown.state.subscribe();
         let settled = state.wait_for(|state| state.whole || state.unanswered.is_some());
-        let state = match timeout(PATIENCE, settled).await {
-            Ok(Ok(state)) => *state,
-            _ => State { unanswered: Some(Unanswered::Busy), ..State::default() },
+        let unanswered = match timeout(PATIENCE, settled).await {
+            Ok(state) => state.map_or(Some(Unanswered::Nobody), |state| state.unanswered),
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                return Err(Failure::silent(format!("the picture was not whole after {seconds} s")));
+            }
         };
-        match state.unanswered {
+        match unanswered {
             Some(unanswered) => Err(unanswered.into()),
             None => Ok(shown),
         }

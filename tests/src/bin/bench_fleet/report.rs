@@ -2,7 +2,7 @@
 
 use crate::figures::{Figures, Run, Work};
 use crate::generated::Generated;
-use crate::viewers::VIEWERS;
+use crate::viewers::{VERDICTS, VIEWERS};
 use std::time::Duration;
 
 /// What a row asks for: in words, and whether the value is good enough.
@@ -88,6 +88,11 @@ pub(crate) fn render(
     let [half, most] = watched.verdicts;
     row("a verdict on any revision in 100 clusters, median", tenths(half), None);
     row("the same at the 99th percentile", tenths(most), Some(("20 ms", most <= Duration::from_millis(20))));
+    row(
+        &format!("refused for lack of time, of {VERDICTS}"),
+        watched.refused.to_string(),
+        Some(("0", watched.refused == 0)),
+    );
 
     let (objects, judged) = &f.judged;
     row(&format!("from {objects} new objects to a status on each"), seconds(judged.took), None);

@@ -4,6 +4,7 @@ use crate::figures::Work;
 use crate::generated::{Generated, NAMESPACE, SOURCE, revision};
 use crate::hub::Running;
 use anyhow::{Context, Result, ensure};
+use statusbridge_tests::bench::say;
 use statusbridge_tests::usage;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 /// How many look at the same time.
 pub(crate) const VIEWERS: usize = 10;
 /// How many verdicts are asked for, one after the other.
-const VERDICTS: usize = 500;
+pub(crate) const VERDICTS: usize = 500;
 
 /// What they take.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Watched {
     pub(crate) memory: u64,
     /// Half of the verdicts, and 99 of a hundred, were there within this.
     pub(crate) verdicts: [Duration; 2],
+    /// So many of them the aggregator had no time for.
+    pub(crate) refused: usize,
 }
 
 /// Viewers that read what they are sent, until they are dropped.
@@ -69,7 +72,7 @@ impl Viewers {
             ended??;
         }
         let memory = usage::resident(running.pid()?)?.saturating_sub(self.resident);
-        let mut took = Vec::with_capacity(VERDICTS);
+        let (mut took, mut refused) = (Vec::with_capacity(VERDICTS), 0);
         for number in 0..VERDICTS {
             let package = fleet.packages.get(number % fleet.packages.len()).context("packages")?;
             let some = fleet.len().min(1000);
@@ -83,8 +86,12 @@ impl Viewers {
             let address = running.aggregator.address();
             let answer = self.http.get(format!("http://{address}/v1alpha1/verdict?{query}")).send().await?;
             let status = answer.status().as_u16();
-            ensure!([200, 409].contains(&status), "{status}: {}", answer.text().await?);
-            answer.bytes().await?;
+            let said = answer.text().await?;
+            ensure!([200, 409, 503].contains(&status), "{status}: {said}");
+            if status == 503 {
+                say(&format!("verdict {number}: {said}"));
+                refused += 1;
+            }
             took.push(began.elapsed());
         }
         took.sort();
@@ -92,6 +99,6 @@ impl Viewers {
             took.get((took.len() * share / 100).min(took.len() - 1)).copied().unwrap_or_default()
         };
         let verdicts = [within(50), within(99)];
-        Ok(Watched { first: self.first, bytes: self.bytes, quiet, memory, verdicts })
+        Ok(Watched { first: self.first, bytes: self.bytes, quiet, memory, verdicts, refused })
     }
 }

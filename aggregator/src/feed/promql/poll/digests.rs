@@ -15,7 +15,7 @@ use std::sync::Arc;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
+    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, Parts, StreamId, lack_of,
 };
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
@@ -156,7 +156,7 @@ type Values = Vec<(i64, Option<u64>)>;
 #[derive(Default)]
 struct Head {
     /// Mostly of one.
-    digests: Vec<(Speech, Values)>,
+    digests: Vec<(Arc<Speech>, Values)>,
     parts: PartDigests,
     /// Whether there are more of these than are kept.
     is_crowded: bool,
@@ -166,8 +166,8 @@ struct Head {
     /// Stamps that are not believed.
     ahead: Vec<i64>,
     is_heard: bool,
-    /// Whether all of its digests were recognized.
-    is_known: bool,
+    /// By which process, where all of its digests were recognized.
+    recognized: Option<u64>,
 }
 
 /// The streams of one backend, kept from poll to poll: their labels are told apart once.
@@ -255,9 +255,10 @@ impl Heads {
         let mut others = BTreeSet::new();
         for ((labels, head), last) in self.streams.labels.iter().zip(&mut self.heads).zip(&self.streams.last)
         {
-            head.is_known = last.as_ref().is_some_and(|last| head.recognize(last));
-            let is_other = !head.is_known && head.digests.iter().any(|(_, samples)| !samples.is_empty());
-            let cluster = labels.get(&self.config.exporters.cluster_label).filter(|_| is_other);
+            if last.as_ref().is_some_and(|last| head.recognize(last)) || head.digests.is_empty() {
+                continue;
+            }
+            let cluster = labels.get(&self.config.exporters.cluster_label);
             others.extend(cluster.filter(|cluster| !cluster.is_empty()).cloned());
         }
         others.into_iter().collect()
@@ -268,7 +269,7 @@ impl Heads {
         let Window { now, believed, .. } = self.window;
         let (digests, crowded) = (Vec::with_capacity(self.heads.len()), BTreeSet::new());
         let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };
-        let (mut heard, mut room) = (0, HashMap::<&str, usize>::new());
+        let (mut heard, no_parts) = (0, Arc::default());
         let heads = self.streams.labels.iter().zip(self.heads).zip(&mut self.streams.last);
         for ((labels, mut head), last) in heads {
             heard += usize::from(head.is_heard);
@@ -285,34 +286,42 @@ impl Heads {
                 found.unnamed += head.digests.len();
                 continue;
             };
-            let room = room.entry(cluster).or_insert(STREAMS);
-            let streams = head.streams(cluster, labels, now, *room);
+            let streams = head.streams(cluster, labels, now, &no_parts);
             if streams.is_crowded {
                 found.crowded.insert(cluster.clone());
             }
-            *room -= streams.all.len();
             // Where nothing was found, the last one stays: one that is silent for a while says the same afterwards.
             *last = streams.last();
             found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
             found.digests.extend(streams.all);
         }
         found.digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
+        let mut of_cluster = 1;
+        found.digests.dedup_by(|next, before| {
+            of_cluster = if next.cluster == before.cluster { of_cluster + 1 } else { 1 };
+            let is_too_many = of_cluster > STREAMS;
+            if is_too_many {
+                found.crowded.insert(next.cluster.clone());
+            }
+            is_too_many
+        });
         let is_current = self.streams.labels.len() <= 2 * heard;
         (found, if is_current { self.streams } else { Streams::default() })
     }
 }
 
-/// The streams that write under the same labels: one for each cluster and process, and no more than there is room for.
+/// The streams that write under the same labels: one for each cluster and process, and no more than are told.
 struct OfHead {
     all: Vec<Digests>,
-    room: usize,
     is_crowded: bool,
+    /// Whose contract version the last of them has.
+    speech: Option<Arc<Speech>>,
 }
 
 impl OfHead {
     /// Takes a stream that is not known yet.
     fn push(&mut self, digests: Digests) {
-        if self.all.len() >= self.room {
+        if self.all.len() >= STREAMS {
             self.is_crowded = true;
             return;
         }
@@ -322,7 +331,7 @@ impl OfHead {
     /// By what the next digest is recognized, where one stream alone writes under these labels.
     fn last(&self) -> Option<Last> {
         let [only] = self.all.as_slice() else { return None };
-        Last::of(only)
+        Last::of(only, self.speech.clone()?)
     }
 
     /// The first one of this cluster and process: their labels are the same.
@@ -334,33 +343,50 @@ impl OfHead {
 impl Head {
     /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
     fn recognize(&mut self, last: &Last) -> bool {
-        let [((contract, uid), samples)] = self.digests.as_slice() else { return false };
-        if self.is_crowded || !last.is_of(contract, uid_of(uid)) {
+        let [(speech, samples)] = self.digests.as_slice() else { return false };
+        if self.is_crowded || *speech != last.speech {
             return false;
         }
         let Some(rendered) = last.rendered(samples) else { return false };
-        self.process = rendered.iter().map(|(at, _)| (*at, last.process)).collect();
-        self.rendered = rendered;
+        (self.rendered, self.recognized) = (rendered, Some(last.process));
         true
     }
 
-    /// The streams that write under these labels, of which there is room for so many.
-    fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, room: usize) -> OfHead {
-        let is_crowded = self.is_crowded;
-        let mut streams = OfHead { all: Vec::new(), room, is_crowded };
+    /// The streams that write under these labels.
+    fn streams(
+        mut self,
+        cluster: &str,
+        labels: &Arc<StreamLabels>,
+        now: Seconds,
+        no_parts: &Arc<Parts>,
+    ) -> OfHead {
+        let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
+        let told = |uid, process, contract: &Arc<str>| Digests {
+            cluster: cluster.to_owned(),
+            stream: StreamId { labels: labels.clone(), uid, process },
+            contract: contract.clone(),
+            samples: Vec::new(),
+            parts: no_parts.clone(),
+            is_torn: false,
+            lack: None,
+            seen: None,
+            future: None,
+        };
         self.rendered.sort_unstable();
         self.process.sort_unstable();
         // By contract version and UID, whatever the backend's order is.
         self.digests.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for ((contract, uid), mut samples) in self.digests {
+        for (speech, mut samples) in self.digests {
             // Two replicas may write as one stream, where the label that tells them apart is ignored.
             samples.sort_by_key(|(at, _)| *at);
             let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
-            let uid = uid_of(&uid);
+            let Speech { contract, uid, .. } = &*speech;
+            let uid = *uid;
             let (mut newest_lack, mut is_whole) = (None, false);
             let mut last_process = 0;
             for (at, digest) in samples {
-                let (rendered, process) = (value_at(&self.rendered, at), value_at(&self.process, at));
+                let rendered = value_at(&self.rendered, at);
+                let process = self.recognized.as_ref().or_else(|| value_at(&self.process, at));
                 newest_lack = lack(uid, digest, rendered, process);
                 last_process = process.copied().unwrap_or(last_process);
                 let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
@@ -370,38 +396,35 @@ impl Head {
                 };
                 match streams.find(uid, last_process) {
                     // Two digests of one scrape, of two versions: that of the later one counts.
-                    Some(known) if number(&known.contract) < number(&contract) => {
-                        known.contract.clone_from(&contract);
+                    Some(known) if number(&known.contract) < number(contract) => {
+                        known.contract.clone_from(contract);
                         known.samples = vec![sample];
+                        streams.speech = Some(speech.clone());
                     }
-                    Some(known) if number(&known.contract) > number(&contract) => continue,
+                    Some(known) if number(&known.contract) > number(contract) => continue,
                     Some(known) => known.samples.push(sample),
-                    None => streams.push(Digests {
-                        cluster: cluster.to_owned(),
-                        stream: StreamId { labels: labels.clone(), uid, process: last_process },
-                        contract: contract.clone(),
-                        samples: vec![sample],
-                        ..Digests::default()
-                    }),
+                    None => {
+                        streams.push(Digests { samples: vec![sample], ..told(uid, last_process, contract) });
+                        streams.speech = Some(speech.clone());
+                    }
                 }
                 is_whole = true;
             }
             // The newest scrape may only be late in part: what the ones before said stands until one is whole.
             if let Some(lack) = newest_lack.filter(|_| !is_whole) {
-                let stream = StreamId { labels: labels.clone(), uid, process: last_process };
-                let digests = Digests { cluster: cluster.to_owned(), stream, contract, ..Digests::default() };
-                streams.push(Digests { lack: Some(lack), seen, ..digests });
+                streams.push(Digests { lack: Some(lack), seen, ..told(uid, last_process, contract) });
             }
         }
         if self.future.is_some() && streams.all.is_empty() {
-            let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
-            streams.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
+            streams.push(told(None, 0, &Arc::default()));
         }
         let mut parts = self.parts.by_scrape();
         for digests in &mut streams.all {
-            if let (Some(newest), Some(uid)) = (digests.samples.last(), digests.stream.uid) {
-                let whole = (digests.contract.clone(), uid, milliseconds(newest.at));
-                digests.parts = parts.remove(&whole).unwrap_or_default().into();
+            if let Some(newest) = digests.samples.last() {
+                let whole = (digests.contract.clone(), digests.stream.uid, milliseconds(newest.at));
+                if let Some(parts) = parts.remove(&whole) {
+                    digests.parts = parts.into();
+                }
             }
             digests.future = self.future.map(|at| (at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
@@ -409,11 +432,6 @@ impl Head {
         }
         streams
     }
-}
-
-/// The cluster's UID, if a digest's label says it.
-fn uid_of(label: &str) -> Option<Fingerprint> {
-    Some(label).filter(|label| !label.is_empty()).map(Fingerprint::of)
 }
 
 /// The value that is stamped so, of a sorted series.
@@ -457,6 +475,12 @@ impl Sink for Heads {
         }
         #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
         let head = &mut self.heads[place];
+        let last = self.streams.last.get(place).and_then(Option::as_ref).map(|last| &last.speech);
+        // Mostly the same as last time, which takes no memory then.
+        let speech = || match last.filter(|last| last.is(&contract, &uid)) {
+            Some(last) => last.clone(),
+            None => Arc::new(Speech::new(&contract, &uid)),
+        };
         head.is_heard = true;
         // Stale markers are no samples; VictoriaMetrics answers them as such.
         let numbers = samples.iter().filter(|sample| !sample.value.is_nan());
@@ -468,8 +492,7 @@ impl Sink for Heads {
             // A digest of a part of what an exporter says attests nothing by itself.
             Metric::Digest if !part.is_empty() => {
                 let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
-                let own = (contract.into_owned(), uid.into_owned());
-                head.parts.add(own, part.into(), newest, &mut self.room_for_parts);
+                head.parts.add(speech(), part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
                 head.future = head.future.into_iter().chain(latest.filter(|at| *at > now)).reduce(f64::max);
@@ -479,19 +502,18 @@ impl Sink for Heads {
                 if known.peek().is_none() {
                     return;
                 }
-                let is_own = |(of, _): &(Speech, Values)| (of.0.as_str(), of.1.as_str()) == (&contract, &uid);
-                let place = head.digests.iter().position(is_own);
+                let place = head.digests.iter().position(|(of, _)| of.is(&contract, &uid));
                 if let Some(at) = place
                     && let Some((_, samples)) = head.digests.get_mut(at)
                 {
                     samples.extend(known);
                 } else if head.digests.len() < STREAMS {
-                    head.digests.push(((contract.into_owned(), uid.into_owned()), known.collect()));
+                    head.digests.push((speech(), known.collect()));
                 } else {
                     head.is_crowded = true;
                 }
             }
-            _ if head.is_known => {}
+            _ if head.recognized.is_some() => {}
             Metric::RenderedTimestamp => head.rendered.extend(known.filter_map(whole)),
             _ => head.process.extend(known.filter_map(whole)),
         }
@@ -561,7 +583,7 @@ mod tests {
         let found = found(&rows, &[]);
         assert_eq!(told(&found), [(Some(10), 3, vec![(70.0, 7, 69), (85.0, 8, 84)])]);
         let digests = &found.digests[0];
-        assert_eq!((digests.cluster.as_str(), digests.contract.as_str(), &digests.lack), ("c", "2", &None));
+        assert_eq!((digests.cluster.as_str(), &*digests.contract, &digests.lack), ("c", "2", &None));
         assert_eq!((digests.future, found.is_short, found.unnamed), (None, false, 0));
     }
 

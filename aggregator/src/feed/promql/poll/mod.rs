@@ -146,7 +146,7 @@ pub struct Poller<Q = PromFeed> {
 struct Due {
     cluster: String,
     stream: StreamId,
-    contract: String,
+    contract: Arc<str>,
     sample: DigestSample,
     /// None where it is not the newest.
     parts: Arc<Parts>,
@@ -274,9 +274,8 @@ impl<Q: QueryApi> Poller<Q> {
             })
             .await;
         let arrived = t + self.settle.delay() - MOST_LATE;
-        let (mut unread, mut streams) = (Vec::new(), HashMap::<&str, Vec<&StreamId>>::new());
+        let mut unread = Vec::new();
         for (digests, heard) in digests.iter().zip(heard) {
-            streams.entry(&digests.cluster).or_default().push(&digests.stream);
             match heard {
                 Heard::Confirmed => report.verified += 1,
                 Heard::Unread(samples) => {
@@ -294,6 +293,14 @@ impl<Q: QueryApi> Poller<Q> {
             }
         }
         report.read = unread.len();
+        if unread.is_empty() {
+            self.settle.learn(0, 0);
+            return Ok(());
+        }
+        let mut streams = HashMap::<&str, Vec<&StreamId>>::new();
+        for digests in &digests {
+            streams.entry(&digests.cluster).or_default().push(&digests.stream);
+        }
         let sizes = digests::sizes(&self.feed, &self.config, known, t).await?;
         let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
         // The newest of each, and where that does not add up all of them: some samples may have been late.

@@ -2,15 +2,39 @@
 //! tells.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::fleet::Parts;
 
-/// The contract version and the UID that a digest names.
-pub(super) type Speech = (String, String);
+/// What a digest's own labels say of the exporter.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Speech {
+    /// Its version of the contract.
+    pub(super) contract: Arc<str>,
+    label: Box<str>,
+    /// The cluster's UID, if they say it.
+    pub(super) uid: Option<Fingerprint>,
+}
+
+impl Speech {
+    pub(super) fn new(contract: &str, uid: &str) -> Self {
+        let fingerprint = Some(uid).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
+        Self { contract: contract.into(), label: uid.into(), uid: fingerprint }
+    }
+
+    /// Whether that is what these labels say.
+    pub(super) fn is(&self, contract: &str, uid: &str) -> bool {
+        (&*self.contract, &*self.label) == (contract, uid)
+    }
+
+    fn len(&self) -> usize {
+        self.contract.len() + self.label.len()
+    }
+}
 
 /// What a part takes besides its texts, in bytes.
-const PART: usize = 96;
+const PART: usize = 128;
 
 /// How many bytes parts may take.
 #[derive(Debug)]
@@ -30,18 +54,24 @@ impl Default for Room {
 /// The newest sample of each part under one stream's labels. Where there is no room for one of them, none counts.
 #[derive(Debug, Default)]
 pub(super) struct PartDigests {
-    newest: HashMap<(Speech, Box<str>), (i64, u64)>,
+    newest: HashMap<(Arc<Speech>, Box<str>), (i64, u64)>,
     bytes: usize,
     are_too_many: bool,
 }
 
 impl PartDigests {
     /// Takes the newest sample of the part about a cluster: its timestamp and its value.
-    pub(super) fn add(&mut self, speech: Speech, cluster: Box<str>, newest: (i64, u64), room: &mut Room) {
+    pub(super) fn add(
+        &mut self,
+        speech: Arc<Speech>,
+        cluster: Box<str>,
+        newest: (i64, u64),
+        room: &mut Room,
+    ) {
         if self.are_too_many {
             return;
         }
-        let bytes = cluster.len() + speech.0.len() + speech.1.len() + PART;
+        let bytes = cluster.len() + speech.len() + PART;
         if self.bytes + bytes > room.of_stream || bytes > room.left {
             room.left += self.bytes;
             *self = Self { are_too_many: true, ..Self::default() };
@@ -53,10 +83,10 @@ impl PartDigests {
     }
 
     /// Those of one scrape together, by contract version, UID and timestamp.
-    pub(super) fn by_scrape(self) -> HashMap<(String, Fingerprint, i64), Parts> {
+    pub(super) fn by_scrape(self) -> HashMap<(Arc<str>, Option<Fingerprint>, i64), Parts> {
         let mut scrapes = HashMap::<_, Parts>::new();
-        for (((contract, uid), cluster), (at, digest)) in self.newest {
-            scrapes.entry((contract, Fingerprint::of(&uid), at)).or_default().insert(cluster, digest);
+        for ((speech, cluster), (at, digest)) in self.newest {
+            scrapes.entry((speech.contract.clone(), speech.uid, at)).or_default().insert(cluster, digest);
         }
         scrapes
     }
@@ -82,7 +112,7 @@ mod tests {
             order.sort_by_key(|(stream, n)| (*n, *stream));
         }
         for (stream, n) in order {
-            let speech = ("2".to_owned(), "00000000000a".to_owned());
+            let speech = Arc::new(Speech::new("2", "00000000000a"));
             all[stream].add(speech, format!("c{n:03}").into(), (70, 1), &mut room);
         }
         let scrapes = all.into_iter().map(|parts| parts.by_scrape().into_values().map(|it| it.len()).sum());

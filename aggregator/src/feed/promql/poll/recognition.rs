@@ -1,10 +1,13 @@
 //! Recognizes an exposition by its digest alone: it says the same as the last one if the difference to that one's state is
 //! the hash of the time about which it must have been rendered. So nobody has to ask when that was.
 
-use statusbridge_contract::{Digest, Fingerprint};
+use std::sync::Arc;
+
+use statusbridge_contract::Digest;
 use statusbridge_core::fleet::{DigestSample, Digests, Exposition};
 
 use super::foreseen::milliseconds;
+use super::part_digests::Speech;
 
 /// Values with their timestamps in milliseconds.
 pub(super) type Series = Vec<(i64, u64)>;
@@ -15,8 +18,7 @@ const VARIES: [i64; 3] = [0, 1, -1];
 /// By what the next digest of a stream is recognized: what the last one was.
 #[derive(Debug)]
 pub(super) struct Last {
-    contract: String,
-    uid: Option<Fingerprint>,
+    pub(super) speech: Arc<Speech>,
     /// The number of the exporter's process.
     pub(super) process: u64,
     state: Digest,
@@ -26,20 +28,14 @@ pub(super) struct Last {
 
 impl Last {
     /// The newest of a stream; None where it has none of use.
-    pub(super) fn of(stream: &Digests) -> Option<Self> {
+    pub(super) fn of(stream: &Digests, speech: Arc<Speech>) -> Option<Self> {
         let DigestSample { at, exposition: Exposition { digest, rendered } } = stream.samples.last()?;
         Some(Self {
-            contract: stream.contract.clone(),
-            uid: stream.stream.uid,
+            speech,
             process: stream.stream.process,
             state: Digest::of_state(*digest, *rendered),
             after: i64::try_from(*rendered).ok()?.checked_sub(milliseconds(*at).div_euclid(1000))?,
         })
-    }
-
-    /// Whether it is of this version of the contract and this cluster.
-    pub(super) fn is_of(&self, contract: &str, uid: Option<Fingerprint>) -> bool {
-        (self.contract.as_str(), self.uid) == (contract, uid)
     }
 
     /// When each of these digests was rendered, by its stamp; None unless all are of the same state.
