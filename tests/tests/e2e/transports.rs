@@ -201,12 +201,16 @@ fn asks_about_the_present(asked: &[Asked], started: i64) -> Result<()> {
     const BACK: u64 = 600;
     /// How far beyond the present they are looked for.
     const AHEAD: u64 = 2 * 86_400 + 600;
+    /// What a digest is read with.
+    const BESIDE: &str = "(rendered_timestamp_seconds|";
     for Asked { query, at } in asked {
         ensure!(!query.contains("offset") && !query.contains("over_time"), "{query}");
         let window = query.strip_suffix("ms]").and_then(|query| query.rsplit_once('['));
         let window: u64 = window.map_or(Ok(0), |(_, millis)| millis.parse())?;
-        if query.contains("(digest|") {
+        if query.contains("(digest)") {
             ensure!(window <= 1000 * (AHEAD + BACK), "{query}");
+        } else if query.contains(BESIDE) {
+            ensure!(window <= 1000 * BACK, "{query}");
         } else {
             // One scrape of each cluster.
             ensure!(window <= 1000 * EVERY && *at > started - 2 * EVERY as i64, "{query} at {at}");

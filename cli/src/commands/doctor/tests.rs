@@ -155,7 +155,7 @@ fn twice(lines: &mut Vec<Line>) {
 fn other_contract(version: &str) -> String {
     let said = Exposition::new(7);
     let stream = [("cluster", "c1")];
-    let digests = Digests { contract: version.to_owned(), ..digests(&stream, &said, &[T]) };
+    let digests = Digests { contract: version.into(), ..digests(&stream, &said, &[T]) };
     let mut fleet = Fleet::default();
     fleet.hear(&digests, T);
     fleet.fault("c1", &digests.stream).unwrap().to_owned()
