@@ -20,7 +20,7 @@ use crate::decide::hold::Approvals;
 use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
-use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
+use crate::decide::{Backend, Membership, Moment, Obstacle, Target, unix, worth_writing};
 use crate::fleet::Standing;
 use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::references::Resolution;
@@ -289,6 +289,14 @@ impl World<'_> {
             Err(_) => self.state.rules.tenancy.grant_for_unreadable(),
         };
         grant.allows(cluster)
+    }
+
+    /// Whether the status of a gate answers its spec and names evidence that is young enough now.
+    pub(super) fn names_young_evidence(&self, gate: &GateObject) -> bool {
+        let spec = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
+        let status = gate.status.as_ref().filter(|status| status.verdict_on(gate.generation).is_some());
+        let age = status.and_then(|status| Some(self.moment.now - unix(status.as_of.as_ref()?)));
+        spec.zip(age).is_some_and(|(spec, age)| (0.0..=stale_after(spec)).contains(&age))
     }
 
     /// The status that a RolloutGate should get, if it is worth a write.

@@ -556,7 +556,7 @@ impl Reconciler {
             return;
         }
         if !self.state.can_judge() {
-            self.close_what_is_too_old(now);
+            self.close_what_is_too_old(&gates, now);
         } else if !self.judged_all {
             self.judged_all = true;
             return self.judge_all(now);
@@ -567,11 +567,18 @@ impl Reconciler {
     }
 
     /// Before the first poll: what is open on evidence that no longer counts closes, whatever the backend may say later. All
-    /// else waits for what it says.
-    fn close_what_is_too_old(&mut self, now: Now) {
+    /// else waits for what it says. A gate that is not `changed` and whose evidence is young is not judged, as the fleet may be
+    /// read for a minute meanwhile.
+    fn close_what_is_too_old(&mut self, changed: &BTreeSet<Key>, now: Now) {
         let moment = self.moment(now);
-        let world = World::new(&self.state, moment);
-        let open = self.state.gates.iter().filter(|gate| gate.says_open());
+        let state = &self.state;
+        let world = World::new(state, moment);
+        let dependents: BTreeSet<&Key> =
+            state.closings.iter().flat_map(|key| state.graph.dependents(key)).collect();
+        let may_be = |gate: &&GateObject| {
+            changed.contains(&gate.key) || dependents.contains(&gate.key) || !world.names_young_evidence(gate)
+        };
+        let open = state.gates.iter().filter(|gate| gate.says_open()).filter(may_be);
         let too_old = open.filter(|gate| world.gate(gate).is_some_and(|status| !status.says_open()));
         let too_old: Vec<Key> = too_old.map(|gate| gate.key.clone()).collect();
         self.state.closings.extend(too_old);

@@ -570,11 +570,15 @@ fn a_verdict_does_not_outlive_the_rules_that_it_was_given_under() {
 }
 
 #[test]
-fn before_the_first_poll_only_what_is_too_old_closes() {
-    let mut old = gate("old", 1, &[], open(1));
-    old["status"]["asOf"] = json!("1970-01-01T00:00:00Z");
-    let mut young = gate("young", 1, &[], open(1));
-    young["status"]["asOf"] = json!("1970-01-12T13:46:30Z");
+fn before_the_first_poll_only_what_is_too_old_closes_and_what_depends_on_it() {
+    let dated = |name, depends_on: &[&str], as_of: &str| {
+        let mut gate = gate(name, 1, depends_on, open(1));
+        gate["status"]["asOf"] = json!(as_of);
+        gate
+    };
+    let old = dated("old", &[], "1970-01-01T00:00:00Z");
+    let young = dated("young", &[], "1970-01-12T13:46:30Z");
+    let after = dated("after", &["old"], "1970-01-12T13:46:30Z");
     let fleet = || Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
     state.holds = Holds::none();
@@ -589,16 +593,18 @@ fn before_the_first_poll_only_what_is_too_old_closes() {
     for event in [Event::Init, Event::InitApply(object(&package)), Event::InitDone] {
         reconciler.heard(Kind::FleetPackage, event, now);
     }
-    for event in
-        [Event::Init, Event::InitApply(object(&old)), Event::InitApply(object(&young)), Event::InitDone]
-    {
+    let gates = [&old, &young, &after].map(|gate| Event::InitApply(object(gate)));
+    for event in [Event::Init].into_iter().chain(gates).chain([Event::InitDone]) {
         reconciler.heard(Kind::RolloutGate, event, now);
     }
-    let writes: Vec<Key> = reconciler
-        .commands()
-        .into_iter()
-        .filter_map(|it| if let Command::Write(write) = it { Some(write.version.key) } else { None })
-        .collect();
-    assert_eq!(writes, [key("old")]);
+    let writes = |reconciler: &mut Reconciler| -> Vec<Key> {
+        let writes = reconciler.commands().into_iter();
+        writes
+            .filter_map(|it| if let Command::Write(it) = it { Some(it.version.key) } else { None })
+            .collect()
+    };
+    assert_eq!(writes(&mut reconciler), [key("old")]);
+    reconciler.tick(now);
+    assert_eq!(writes(&mut reconciler), [key("after")]);
     assert!(!reconciler.has_writes());
 }
