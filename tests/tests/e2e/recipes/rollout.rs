@@ -118,9 +118,13 @@ async fn says(api: &ApiServer, fails: bool, part: &str, within: Duration) -> Res
 
 /// Has the controller ask until it is told. After an error it looks again in three minutes, or when somebody wants it to.
 async fn is_told(api: &ApiServer) -> Result<()> {
-    let refresh = "argocd.argoproj.io/application-set-refresh=true";
+    let annotate = ["annotate", "applicationset", PACKAGE, "-n", "argocd", "--overwrite"];
+    let refresh = "argocd.argoproj.io/application-set-refresh";
     eventually(SOON, "the ApplicationSet is told", async || {
-        api.kubectl(&["annotate", "applicationset", PACKAGE, "-n", "argocd", "--overwrite", refresh]).await?;
+        // A wish that ended in an error stays, and is no news when it is made again.
+        for wish in [format!("{refresh}-"), format!("{refresh}=true")] {
+            api.kubectl(&[&annotate[..], &[&wish]].concat()).await?;
+        }
         says(api, false, "", A_WHILE).await
     })
     .await
