@@ -198,9 +198,14 @@ impl Cluster {
         if self.streams.len() < MOST_STREAMS {
             return true;
         }
+        self.crowd(t, changes);
+        false
+    }
+
+    /// Takes note that the poll at `t` found more streams than are kept.
+    fn crowd(&mut self, t: Seconds, changes: &mut Changes) {
         self.crowded = Some(t);
         changes.cluster(self.place);
-        false
     }
 
     /// Changes a stream, and takes note of what that changes for the cluster.
@@ -307,7 +312,7 @@ impl Fleet {
         clusters.entry(name.to_owned()).or_default()
     }
 
-    /// Changes the cluster of this name, where its changes are noted.
+    /// Changes the cluster of this name, and hands on where it notes what changes.
     fn change<R>(&mut self, name: &str, change: impl FnOnce(&mut Cluster, &mut Changes) -> R) -> R {
         let cluster = match self.clusters.get_mut(name) {
             Some(known) => known,
@@ -335,8 +340,7 @@ impl Fleet {
     /// Takes note that the poll at `t` found more streams of a cluster than are kept: not all were told.
     pub fn crowd(&mut self, cluster: &str, t: Seconds) {
         if let Some(cluster) = self.clusters.get_mut(cluster) {
-            cluster.crowded = Some(t);
-            self.changes.cluster(cluster.place);
+            cluster.crowd(t, &mut self.changes);
         }
     }
 
