@@ -3,7 +3,6 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -91,7 +90,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets_in() {
         grant(&api, &[]).await?;
         let exporter =
             Exporter::start(rig, "exporter", &kubeconfig, &[&PRESETS[..], &[AUTHORIZE]].concat()).await?;
-        let http = Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+        let http = Client::builder().no_proxy().timeout(SOON).build()?;
         let url = |path: &str| format!("http://{}{path}", exporter.address());
         let metrics = url("/metrics");
         let becomes = async |token: Option<&str>, expected: u16| {
@@ -173,7 +172,7 @@ async fn the_change_log_sidecars_metrics_are_too_and_no_provider_waits_for_the_a
         let out = rig.dir().join("out.jsonl");
         let environment = vec![("KUBECONFIG", account.into())];
         let sidecar = Changelog::start_in(rig, "sidecar", &out, environment, &[AUTHORIZE]).await?;
-        let http = Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+        let http = Client::builder().no_proxy().timeout(SOON).build()?;
         let metrics = format!("http://{}/metrics", sidecar.address());
         let becomes = async |token: Option<&str>, expected: u16, part: &str| {
             eventually(SOON, &format!("the answer is {expected}"), async || {
@@ -243,7 +242,7 @@ fn mount(directory: &Path, version: u32, certificate: &str, key: &str) -> Result
 async fn trusting(certificate: &str, address: SocketAddr, path: &str) -> Result<String> {
     let http = Client::builder()
         .no_proxy()
-        .timeout(Duration::from_secs(5))
+        .timeout(SOON)
         .tls_certs_only([Certificate::from_pem(certificate.as_bytes())?])
         .build()?;
     let answer = http.get(format!("https://{address}{path}")).send().await?;
@@ -301,10 +300,10 @@ async fn certificates_are_followed_and_bad_ones_change_nothing() {
         for mut connection in silent {
             let mut nothing = [0];
             let read = tokio::io::AsyncReadExt::read(&mut connection, &mut nothing);
-            let read = tokio::time::timeout(Duration::from_secs(30), read).await.context("still open")?;
+            let read = tokio::time::timeout(SOON, read).await.context("still open")?;
             ensure!(!matches!(read, Ok(1..)), "{read:?}");
         }
-        let ended = exporter.process().terminate(Duration::from_secs(10)).await?;
+        let ended = exporter.process().terminate(SOON).await?;
         ensure!(ended.success(), "{ended}");
 
         // At the start there is none of before.

@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use statusbridge_tests::*;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio::net::TcpListener;
 
 pub(crate) const APP: &str = "app";
@@ -207,7 +206,7 @@ async fn a_gate_whose_closing_hangs_is_named_and_closed_by_the_sweeper_and_delay
         let renewed = async || anyhow::Ok(hub.lease("statusbridge-aggregator-heartbeat").await?.renew_time);
         for _ in 0..10 {
             let before = renewed().await?;
-            eventually(Duration::from_secs(10), "the heartbeat goes on", async || {
+            eventually(SOON, "the heartbeat goes on", async || {
                 ensure!(renewed().await? != before, "it stands still");
                 Ok(())
             })
@@ -215,7 +214,7 @@ async fn a_gate_whose_closing_hangs_is_named_and_closed_by_the_sweeper_and_delay
         }
         stays_open(&neighbour, "a closing that hangs closes no other").await?;
         attacked.clusters[1].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
-        hub.closes("other", "FailureBudgetExceeded", Duration::from_secs(15)).await?;
+        hub.closes("other", "FailureBudgetExceeded", SOON).await?;
         drop(asked);
         Ok(())
     })

@@ -9,7 +9,6 @@ use statusbridge_aggregator::feed::promql::poll::Poller;
 use statusbridge_aggregator::feed::promql::{FeedConfig, FeedError, Flavour, PromFeed};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_tests::*;
-use std::time::Duration;
 
 /// Options of an aggregator that reads what a configuration file names.
 fn reading(rig: &Rig, backends: Value) -> Result<AggregatorOptions> {
@@ -71,11 +70,10 @@ async fn a_cluster_goes_on_with_the_backend_that_still_tells_of_it() {
         waits_for(&hub, "a", STALE_BY, &said).await?;
         waits_for(&hub, "all", SOON, &["feed east"]).await?;
         // At their own pace: a cluster of the other fails and recovers while the one hangs.
-        let news = Duration::from_secs(30);
         fleet.says("b", APP, FakePackage::failed_at(&revision(1)));
-        hub.closes("b", "FailureBudgetExceeded", news).await?;
+        hub.closes("b", "FailureBudgetExceeded", SOON).await?;
         fleet.says("b", APP, healthy_for(60));
-        hub.opens("b", news).await?;
+        hub.opens("b", SOON).await?;
         other.check("c has another backend", open).await?;
 
         // Who begins now has never heard of the one.
@@ -172,7 +170,6 @@ async fn who_asks_proves_who_it_is_with_secrets_that_may_change() {
         hub.opens("a", SOON).await?;
         hub.opens("b", SOON).await?;
         let history = hub.history("a").await?;
-        let by = STALE_BY + Duration::from_secs(10);
 
         let passes = async |guard: &Guard, what: &str| {
             eventually(SOON, what, async || {
@@ -200,7 +197,7 @@ async fn who_asks_proves_who_it_is_with_secrets_that_may_change() {
         passes(&first, "the new authority is trusted").await?;
         history.check("secrets change without a gap that matters", open).await?;
         // The other still has one of the authority of before: nobody trusts it now.
-        waits_for(&hub, "b", by, &["feed bearer", "backend cannot be reached"]).await?;
+        waits_for(&hub, "b", STALE_BY, &["feed bearer", "backend cannot be reached"]).await?;
         ensure!(second.refused() > 0, "it was not even tried");
         put(&file("ca.pem"), &format!("{}{}", authority.pem(), other.pem()))?;
         hub.opens("b", SOON).await?;
@@ -208,8 +205,8 @@ async fn who_asks_proves_who_it_is_with_secrets_that_may_change() {
         // Whatever is wrong closes, with the reason.
         first.demand(strict("two", &other.certify("somebody.else")?, &other)?);
         second.demand(bearer("third")?);
-        waits_for(&hub, "a", by, &["feed strict", "backend cannot be reached"]).await?;
-        waits_for(&hub, "b", by, &["feed bearer", "HTTP 401"]).await?;
+        waits_for(&hub, "a", STALE_BY, &["feed strict", "backend cannot be reached"]).await?;
+        waits_for(&hub, "b", STALE_BY, &["feed bearer", "HTTP 401"]).await?;
         first.demand(strict("two", &other.certify("thanos.example")?, &other)?);
         put(&file("token"), "third")?;
         hub.opens("a", SOON).await?;

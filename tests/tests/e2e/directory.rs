@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -115,7 +114,7 @@ impl World {
     /// What the API says of the gate.
     async fn gate(&self) -> Result<Value> {
         let url = format!("http://{}/v1alpha1/gates/default/wave-1", self.port.address());
-        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+        let http = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
         Ok(http.get(url).send().await?.json().await?)
     }
 

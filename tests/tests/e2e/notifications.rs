@@ -15,7 +15,6 @@ use statusbridge_tests::*;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -146,11 +145,8 @@ async fn whoever_leads_and_whatever_hangs_each_outcome_of_a_wave_is_told_once() 
 
         // A receiver that hangs delays no verdict, and is told once it takes it, by whichever process.
         receiver.hangs.store(true, Ordering::Relaxed);
-        let before = Instant::now();
         fleet.says("c1", "app", FakePackage::failed_at(R1));
         hub.closes("wave", "FailureBudgetExceeded", SOON).await?;
-        let took = before.elapsed();
-        ensure!(took < Duration::from_secs(30), "the gate closed after {took:?}");
         hub.aggregator.process().kill();
         hub.aggregator.process().start()?;
         hub.aggregator.wait_ready().await?;

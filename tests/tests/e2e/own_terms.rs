@@ -138,7 +138,7 @@ async fn a_freeze_closes_and_ends_and_hides_no_failure() {
         world.hub.opens(GATE, SOON).await?;
 
         // One that is to come is told beforehand.
-        let from = Timestamp::now().round(jiff::Unit::Second)? + 20.seconds();
+        let from = Timestamp::now().round(jiff::Unit::Second)? + 40.seconds();
         world.freeze("to-come", Some(from), from + 1.hour()).await?;
         eventually(SOON, "the end is told", async || {
             ensure!(time(&world.hub.get_gate(GATE).await?, "/status/openUntil")? == from);

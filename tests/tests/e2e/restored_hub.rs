@@ -8,7 +8,7 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Of the heartbeat.
 const TIMEOUT: Duration = Duration::from_secs(12);
@@ -70,13 +70,12 @@ impl Restored {
         Ok(Self { fleet, hub, etcd, saved, _prometheus: prometheus, _sweeper: sweeper })
     }
 
-    /// The hub is what it was when its state was saved. Gives the time since when it answers again.
-    async fn restore(&self) -> Result<Instant> {
+    /// The hub is what it was when its state was saved.
+    async fn restore(&self) -> Result<()> {
         go_back(&self.hub, &self.etcd, &self.saved).await?;
-        let back = Instant::now();
         let gate = self.hub.get_gate("wave").await?;
         ensure!(history::condition(&gate, "Open").0 == "True", "not restored: {}", gate.data["status"]);
-        Ok(back)
+        Ok(())
     }
 }
 
@@ -100,11 +99,8 @@ async fn gates_that_a_restore_has_opened_are_closed_by_the_sweeper_where_there_i
     run("e2e-restored-hub-sweeper", async |rig| {
         let world = Restored::start(rig).await?;
         world.hub.aggregator.process().kill();
-        let back = world.restore().await?;
-        world.hub.closes("wave", "AggregatorSilent", SOON).await?;
-        let took = back.elapsed();
-        ensure!(took < TIMEOUT + Duration::from_secs(15), "it took {took:?}");
-        Ok(())
+        world.restore().await?;
+        world.hub.closes("wave", "AggregatorSilent", SOON).await.map(drop)
     })
     .await;
 }

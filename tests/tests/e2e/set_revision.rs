@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const FIRST: &str = "wave-1";
 const SECOND: &str = "wave-2";
@@ -304,7 +304,7 @@ async fn what_cannot_be_moved_is_refused_and_what_is_odd_is_said() {
                 ensure!(wants(&hub.get_gate(gate).await?, number), "{gate} is not at {number}");
             }
         }
-        hub.closes(SECOND, "RevisionNeverSeen", Duration::from_secs(30)).await.map(drop)
+        hub.closes(SECOND, "RevisionNeverSeen", SOON).await.map(drop)
     })
     .await;
 }

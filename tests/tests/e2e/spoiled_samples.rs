@@ -109,9 +109,16 @@ async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() 
             }
             let report = hub.reports(APP, "Ready", "False", "Unverified", SOON).await?;
             ensure!(report.data["status"]["clusters"]["unverified"] == 1, "{}", report.data["status"]);
-            let age = prometheus.query("time() - timestamp(statusbridge_digest)").await?;
-            let age = age.first().context("no digest")?.value;
-            ensure!(age < 10.0, "digests keep arriving, but the newest is {age} s old");
+            let newest = async || -> anyhow::Result<f64> {
+                let found = prometheus.query("timestamp(statusbridge_digest)").await?;
+                Ok(found.first().context("no digest")?.value)
+            };
+            let before = newest().await?;
+            eventually(SOON, "digests keep arriving", async || {
+                ensure!(newest().await? > before, "none has come since {before}");
+                Ok(())
+            })
+            .await?;
 
             *rewrite.lock().unwrap() = None;
             prometheus.reload(&good).await?;

@@ -10,7 +10,7 @@ use statusbridge_contract::Metric;
 use statusbridge_core::fleet::Standing;
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_tests::*;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A Prometheus is killed after a scrape that shows a failure, and comes back when the failure is over: it never says
 /// that the series of the failure have ended.
@@ -27,14 +27,10 @@ async fn killed_between_two_scrapes(rig: &Rig, fleet: &FakeFleet, backend: Backe
 
     backend.prometheus.process().kill();
     fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
-    let scrapes = fleet.requests();
-    let back = Instant::now();
     backend.prometheus.start_again().await?;
     hub.opens("wave", SOON).await?;
     let held = backend.prometheus.query(Metric::PackageHealth.name()).await?;
     ensure!(held.len() == 1 && held[0].value == 5.0, "it was told of the end of the failure: {held:?}");
-    // A start, two scrapes a second apart, remote write, a poll.
-    ensure!(back.elapsed() < Duration::from_secs(20), "{:?} after {scrapes}", back.elapsed());
     holds_for(Duration::from_secs(5), "it stays open", async || {
         let gate = hub.get_gate("wave").await?;
         ensure!(history::condition(&gate, "Open").0 == "True", "{}", gate.data["status"]);

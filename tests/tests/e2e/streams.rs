@@ -219,15 +219,11 @@ async fn processes_that_take_turns_behind_one_service_are_heard_both_and_are_no_
 
         // One that is gone counts for two of its scrapes.
         fleet.is_silent("old");
-        let gone = std::time::Instant::now();
         eventually(SOON, "the other one is alone", async || {
             reader.poll().await;
             is_healthy(&reader)
         })
         .await?;
-        // Behind the Service each is scraped every two seconds, and a poll looks a second back.
-        println!("alone after {:?}", gone.elapsed());
-        ensure!(gone.elapsed() < Duration::from_secs(15), "{:?}", gone.elapsed());
         Ok(())
     })
     .await;
@@ -259,7 +255,6 @@ async fn a_half_of_a_pair_that_died_counts_for_two_of_its_scrapes() {
         .await?;
 
         dies.process().kill();
-        let died = std::time::Instant::now();
         fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
         eventually(SOON, "the other one is alone", async || {
             reader.poll().await;
@@ -269,9 +264,6 @@ async fn a_half_of_a_pair_that_died_counts_for_two_of_its_scrapes() {
             Ok(())
         })
         .await?;
-        // Scrapes come every second, and a poll looks three seconds back.
-        println!("alone after {:?}", died.elapsed());
-        ensure!(died.elapsed() < Duration::from_secs(12), "{:?}", died.elapsed());
         Ok(())
     })
     .await;

@@ -331,7 +331,7 @@ async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
         hub.closes("far", "Stale", STALE_BY).await?;
         fleet.says("near", APP, FakePackage::healthy_at(&revision(2)));
         hub.gate("near", APP, &revision(2), json!({"clusters": {"names": ["near"]}})).await?;
-        hub.opens("near", Duration::from_secs(20)).await?;
+        hub.opens("near", Duration::from_secs(50)).await?;
         hub.opens("listed", SOON).await?;
 
         // What answers with something else is not there, and the log says why.
@@ -340,7 +340,7 @@ async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
         let log = hub.aggregator.process().log();
         ensure!(log.contains("cluster near") && log.contains("HTTP 404"), "{log}");
         proxy.set(Fault::Pass);
-        hub.opens("far", Duration::from_secs(90)).await.map(drop)
+        hub.opens("far", SOON).await.map(drop)
     })
     .await;
 }

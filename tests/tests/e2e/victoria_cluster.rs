@@ -5,7 +5,6 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_tests::*;
 use std::path::Path;
-use std::time::Duration;
 
 /// Lets the aggregator ask as this flavour from now on.
 fn ask_as(file: &Path, url: &str, flavour: &str) -> Result<()> {
@@ -36,7 +35,6 @@ async fn half_of_an_answer_opens_nothing() {
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, STALE_AFTER, json!({})).await?;
         let all = json!({"clusters": {"names": names}});
-        let by = STALE_BY + Duration::from_secs(10);
         let reporting = |least: u32| json!({"clusters": {"reporting": {"minClusters": least}}});
         for (gate, spec) in [("all", all), ("reporting", reporting(1))] {
             hub.gate(gate, APP, &revision(1), spec).await?;
@@ -51,7 +49,7 @@ async fn half_of_an_answer_opens_nothing() {
         hub.gate("next", APP, &revision(2), reporting(1)).await?;
         let next = hub.history("next").await?;
         for gate in ["all", "reporting"] {
-            waits_for(&hub, gate, by, &["feed vm: backend refused the query: 503"]).await?;
+            waits_for(&hub, gate, STALE_BY, &["feed vm: backend refused the query: 503"]).await?;
         }
         hub.reports(APP, "Reporting", "False", "BackendUnavailable", SOON).await?;
         eventually(SOON, "all clusters are stale, and nothing is missing", async || {
@@ -68,7 +66,7 @@ async fn half_of_an_answer_opens_nothing() {
         hub.gate("late", APP, &revision(2), reporting(1)).await?;
         let late = hub.history("late").await?;
         for gate in ["all", "reporting", "next", "late"] {
-            waits_for(&hub, gate, by, &["feed vm: backend refused the query: 503"]).await?;
+            waits_for(&hub, gate, STALE_BY, &["feed vm: backend refused the query: 503"]).await?;
         }
         for history in [&next, &late] {
             history.check("a node is away", closed).await?;

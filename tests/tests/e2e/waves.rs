@@ -141,7 +141,7 @@ async fn waves_open_in_order_and_close_in_cascade() {
         fleet.says("c1", APP, FakePackage::failed_at(&revision(2)));
         hub.closes("wave-1", "FailureBudgetExceeded", SOON).await?;
         for wave in ["wave-2", "wave-3"] {
-            let gate = hub.closes(wave, "DependencyNotOpen", Duration::from_secs(10)).await?;
+            let gate = hub.closes(wave, "DependencyNotOpen", SOON).await?;
             ensure!(history::condition(&gate, "OpenedOnce").0 == "True", "{}", gate.data["status"]);
             ensure!(history::condition(&gate, "Stalled").0.is_empty(), "it waits: {}", gate.data["status"]);
         }

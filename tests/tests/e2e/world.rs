@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) const STALE_AFTER: &str = "10s";
 /// In which what has gone silent must be closed: `staleAfter`, a poll whose queries time out, and what a busy
 /// machine needs.
-pub(crate) const STALE_BY: Duration = Duration::from_secs(10 + 5 + 15);
+pub(crate) const STALE_BY: Duration = Duration::from_secs(10 + 5 + 45);
 /// Name of the package.
 pub(crate) const APP: &str = "app";
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::process::Output;
 
@@ -75,6 +75,15 @@ async fn each_wave_gets_a_revision_once_the_one_before_is_healthy_at_it() {
         }
         eventually(SOON, "both clusters run the first revision", async || everywhere([Some("v1"); 2]).await)
             .await?;
+        // That there was nothing at first is a failure, which would end a rollout that begins before it is forgotten.
+        eventually(SOON, "the hub knows it", async || {
+            let package = ["get", "fleetpackage", PACKAGE, "-n", "fleet", "-o", "json"];
+            let package: Value = serde_json::from_str(&hub.api.kubectl(&package).await?)?;
+            let clusters = &package["status"]["clusters"];
+            ensure!(clusters["reporting"] == 2 && clusters["failed"] == 0, "{}", package["status"]);
+            Ok(())
+        })
+        .await?;
 
         // What stands on the PATH of a pipeline.
         let bin = rig.subdir("bin")?;
@@ -90,7 +99,7 @@ async fn each_wave_gets_a_revision_once_the_one_before_is_healthy_at_it() {
                 .env("PATH", format!("{}:{path}", bin.display()))
                 .env("KUBECONFIG", hub.api.kubeconfig())
                 .env("REPOSITORY", registry.repository(PACKAGE))
-                .env("TIMEOUT", "90s")
+                .env("TIMEOUT", format!("{}s", SOON.as_secs()))
                 .kill_on_drop(true)
                 .output()
                 .await
@@ -110,7 +119,7 @@ async fn each_wave_gets_a_revision_once_the_one_before_is_healthy_at_it() {
         let gate =
             hub.api.kubectl(&["get", "rolloutgate", "payments-wave-2", "-n", "fleet", "-o", "json"]).await?;
         ensure!(
-            serde_json::from_str::<serde_json::Value>(&gate)?["status"]["conditions"]
+            serde_json::from_str::<Value>(&gate)?["status"]["conditions"]
                 .as_array()
                 .is_some_and(|all| all.iter().any(|it| it["type"] == "Open" && it["status"] == "False")),
             "{gate}"
