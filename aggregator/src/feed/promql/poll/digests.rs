@@ -13,17 +13,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
-use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
-use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, Parts, StreamId, lack_of,
-};
+use statusbridge_contract::{Metric, label};
+use statusbridge_core::fleet::{Digests, FEED_LABEL};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::{Foreseen, milliseconds};
-use super::part_digests::{PartDigests, Room, Speech};
-use super::recognition::{Last, Series};
+use super::head::{Head, STREAMS};
+use super::part_digests::{Room, Speech};
+use super::recognition::Last;
 use crate::feed::promql::{Exporters, FeedError, QueryApi};
 
 /// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
@@ -31,12 +30,6 @@ use crate::feed::promql::{Exporters, FeedError, QueryApi};
 const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
 /// How far back a look may reach: what was found before its time is known as such for so long.
 const REMEMBERED: Seconds = 720.0;
-/// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
-/// is among them where a scrape takes at least a second.
-const SAMPLES: usize = 64;
-/// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
-const STREAMS: usize = MOST_STREAMS + 1;
-
 /// What a digest is read with.
 const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 /// Clusters that are asked by name for what is beside their digests; of more, all are asked.
@@ -124,50 +117,6 @@ pub(super) async fn at(
         digests.samples.retain(|sample| (sample.at - at).abs() < 0.000_5);
     }
     Ok(found)
-}
-
-/// How many samples each cluster with something unread will be: what it was when last verified, if that
-/// is `known`, or what its exporters say.
-pub(super) async fn sizes(
-    feed: &impl QueryApi,
-    config: &PollConfig,
-    known: HashMap<String, Option<u64>>,
-    t: Seconds,
-) -> Result<HashMap<String, u64>, FeedError> {
-    let unknown = known.values().any(Option::is_none);
-    let known = known.into_iter().filter_map(|(cluster, samples)| Some((cluster, samples?)));
-    let mut sizes: HashMap<String, u64> = known.collect();
-    if unknown {
-        let (exporters, label) = (&config.exporters, &config.exporters.cluster_label);
-        let query = format!("sum by ({label}) ({})", exporters.select(&[Metric::SourcePackages], []));
-        let sink = Packages { label: label.clone(), counts: HashMap::new() };
-        for (cluster, packages) in feed.query(&query, t, sink).await?.counts {
-            // Most packages rest.
-            sizes.entry(cluster).or_insert(packages.saturating_mul(PACKAGE_METRICS.len() as u64 / 2));
-        }
-    }
-    Ok(sizes)
-}
-
-/// Values with their timestamps in milliseconds, None for what is no whole number.
-type Values = Vec<(i64, Option<u64>)>;
-
-/// What came of one stream's labels.
-#[derive(Default)]
-struct Head {
-    /// Mostly of one.
-    digests: Vec<(Arc<Speech>, Values)>,
-    parts: PartDigests,
-    /// Whether there are more of these than are kept.
-    is_crowded: bool,
-    rendered: Series,
-    process: Series,
-    future: Option<Seconds>,
-    /// Stamps that are not believed.
-    ahead: Vec<i64>,
-    is_heard: bool,
-    /// By which process, where all of its digests were recognized.
-    recognized: Option<u64>,
 }
 
 /// The streams of one backend, kept from poll to poll: their labels are told apart once.
@@ -310,160 +259,6 @@ impl Heads {
     }
 }
 
-/// The streams that write under the same labels: one for each cluster and process, and no more than are told.
-struct OfHead {
-    all: Vec<Digests>,
-    is_crowded: bool,
-    /// Whose contract version the last of them has.
-    speech: Option<Arc<Speech>>,
-}
-
-impl OfHead {
-    /// Takes a stream that is not known yet.
-    fn push(&mut self, digests: Digests) {
-        if self.all.len() >= STREAMS {
-            self.is_crowded = true;
-            return;
-        }
-        self.all.push(digests);
-    }
-
-    /// By what the next digest is recognized, where one stream alone writes under these labels.
-    fn last(&self) -> Option<Last> {
-        let [only] = self.all.as_slice() else { return None };
-        Last::of(only, self.speech.clone()?)
-    }
-
-    /// The first one of this cluster and process: their labels are the same.
-    fn find(&mut self, uid: Option<Fingerprint>, process: u64) -> Option<&mut Digests> {
-        self.all.iter_mut().find(|it| (it.stream.uid, it.stream.process) == (uid, process))
-    }
-}
-
-impl Head {
-    /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
-    fn recognize(&mut self, last: &Last) -> bool {
-        let [(speech, samples)] = self.digests.as_slice() else { return false };
-        if self.is_crowded || *speech != last.speech {
-            return false;
-        }
-        let Some(rendered) = last.rendered(samples) else { return false };
-        (self.rendered, self.recognized) = (rendered, Some(last.process));
-        true
-    }
-
-    /// The streams that write under these labels.
-    fn streams(
-        mut self,
-        cluster: &str,
-        labels: &Arc<StreamLabels>,
-        now: Seconds,
-        no_parts: &Arc<Parts>,
-    ) -> OfHead {
-        let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
-        let told = |uid, process, contract: &Arc<str>| Digests {
-            cluster: cluster.to_owned(),
-            stream: StreamId { labels: labels.clone(), uid, process },
-            contract: contract.clone(),
-            samples: Vec::new(),
-            parts: no_parts.clone(),
-            is_torn: false,
-            lack: None,
-            seen: None,
-            future: None,
-        };
-        self.rendered.sort_unstable();
-        self.process.sort_unstable();
-        // By contract version and UID, whatever the backend's order is.
-        self.digests.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (speech, mut samples) in self.digests {
-            // Two replicas may write as one stream, where the label that tells them apart is ignored.
-            samples.sort_by_key(|(at, _)| *at);
-            let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
-            let Speech { contract, uid, .. } = &*speech;
-            let uid = *uid;
-            let (mut newest_lack, mut is_whole) = (None, false);
-            let mut last_process = 0;
-            for (at, digest) in samples {
-                let rendered = value_at(&self.rendered, at);
-                let process = self.recognized.as_ref().or_else(|| value_at(&self.process, at));
-                newest_lack = lack(uid, digest, rendered, process);
-                last_process = process.copied().unwrap_or(last_process);
-                let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
-                let sample = DigestSample {
-                    at: at as Seconds / 1000.0,
-                    exposition: Exposition { digest, rendered: *rendered },
-                };
-                match streams.find(uid, last_process) {
-                    // Two digests of one scrape, of two versions: that of the later one counts.
-                    Some(known) if number(&known.contract) < number(contract) => {
-                        known.contract.clone_from(contract);
-                        known.samples = vec![sample];
-                        streams.speech = Some(speech.clone());
-                    }
-                    Some(known) if number(&known.contract) > number(contract) => continue,
-                    Some(known) => known.samples.push(sample),
-                    None => {
-                        streams.push(Digests { samples: vec![sample], ..told(uid, last_process, contract) });
-                        streams.speech = Some(speech.clone());
-                    }
-                }
-                is_whole = true;
-            }
-            // The newest scrape may only be late in part: what the ones before said stands until one is whole.
-            if let Some(lack) = newest_lack.filter(|_| !is_whole) {
-                streams.push(Digests { lack: Some(lack), seen, ..told(uid, last_process, contract) });
-            }
-        }
-        if self.future.is_some() && streams.all.is_empty() {
-            streams.push(told(None, 0, &Arc::default()));
-        }
-        let mut parts = self.parts.by_scrape();
-        for digests in &mut streams.all {
-            if let Some(newest) = digests.samples.last() {
-                let whole = (digests.contract.clone(), digests.stream.uid, milliseconds(newest.at));
-                if let Some(parts) = parts.remove(&whole) {
-                    digests.parts = parts.into();
-                }
-            }
-            digests.future = self.future.map(|at| (at, at - now));
-            let excess = digests.samples.len().saturating_sub(SAMPLES);
-            digests.samples.drain(..excess);
-        }
-        streams
-    }
-}
-
-/// The value that is stamped so, of a sorted series.
-fn value_at(series: &Series, at: i64) -> Option<&u64> {
-    let place = series.binary_search_by_key(&at, |(at, _)| *at).ok()?;
-    series.get(place).map(|(_, value)| value)
-}
-
-/// The number of a contract version.
-fn number(contract: &str) -> u64 {
-    contract.parse().unwrap_or_default()
-}
-
-/// Why a digest cannot be used, if it cannot.
-fn lack(
-    uid: Option<Fingerprint>,
-    digest: Option<u64>,
-    rendered: Option<&u64>,
-    process: Option<&u64>,
-) -> Option<String> {
-    match (uid, digest, rendered, process) {
-        (None, ..) => Some(format!(
-            "its digest has no label {}: the exporter does not say whose it is",
-            label::CLUSTER_UID
-        )),
-        (_, None, ..) => Some(format!("the value of {} is no whole number", Metric::Digest.name())),
-        (_, _, None, _) => Some(lack_of(Metric::RenderedTimestamp)),
-        (.., None) => Some(lack_of(Metric::ProcessNumber)),
-        (Some(_), Some(_), Some(_), Some(_)) => None,
-    }
-}
-
 impl Sink for Heads {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
@@ -520,22 +315,9 @@ impl Sink for Heads {
     }
 }
 
-struct Packages {
-    label: String,
-    counts: HashMap<String, u64>,
-}
-
-impl Sink for Packages {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        if let (Some(cluster), Some(sample)) = (labels.get(&self.label), samples.last()) {
-            self.counts.insert(cluster.to_owned(), sample.whole().unwrap_or_default());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use statusbridge_contract::Digest;
+    use statusbridge_contract::{Digest, Fingerprint};
 
     use super::*;
     use crate::testing::poll_config;

@@ -11,6 +11,7 @@
 mod batch;
 mod digests;
 mod foreseen;
+mod head;
 mod part_digests;
 mod parts;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod recognition;
 #[cfg(test)]
 mod refusal_tests;
 mod settle;
+mod sizes;
 mod unknown;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -301,7 +303,7 @@ impl<Q: QueryApi> Poller<Q> {
         for digests in &digests {
             streams.entry(&digests.cluster).or_default().push(&digests.stream);
         }
-        let sizes = digests::sizes(&self.feed, &self.config, known, t).await?;
+        let sizes = sizes::read(&self.feed, &self.config, known, t).await?;
         let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
         // The newest of each, and where that does not add up all of them: some samples may have been late.
         let newest = unread.iter().filter_map(|it| it.first().cloned()).collect();

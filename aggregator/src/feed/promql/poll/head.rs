@@ -1,0 +1,194 @@
+//! What came of one stream's labels, and the streams that it is of: mostly one, as clusters and processes that write under the
+//! same labels are told apart.
+
+use std::sync::Arc;
+
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, Metric, label};
+use statusbridge_core::fleet::{DigestSample, Digests, Exposition, MOST_STREAMS, Parts, StreamId, lack_of};
+use statusbridge_core::time::Seconds;
+
+use super::foreseen::milliseconds;
+use super::part_digests::{PartDigests, Speech};
+use super::recognition::{Last, Series};
+
+/// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
+/// is among them where a scrape takes at least a second.
+const SAMPLES: usize = 64;
+/// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
+pub(super) const STREAMS: usize = MOST_STREAMS + 1;
+
+/// Values with their timestamps in milliseconds, None for what is no whole number.
+type Values = Vec<(i64, Option<u64>)>;
+
+/// What came of one stream's labels.
+#[derive(Default)]
+pub(super) struct Head {
+    /// Mostly of one.
+    pub(super) digests: Vec<(Arc<Speech>, Values)>,
+    pub(super) parts: PartDigests,
+    /// Whether there are more of these than are kept.
+    pub(super) is_crowded: bool,
+    pub(super) rendered: Series,
+    pub(super) process: Series,
+    pub(super) future: Option<Seconds>,
+    /// Stamps that are not believed.
+    pub(super) ahead: Vec<i64>,
+    pub(super) is_heard: bool,
+    /// By which process, where all of its digests were recognized.
+    pub(super) recognized: Option<u64>,
+}
+
+/// The streams that write under the same labels: one for each cluster and process, and no more than are told.
+pub(super) struct OfHead {
+    pub(super) all: Vec<Digests>,
+    pub(super) is_crowded: bool,
+    /// Whose contract version the last of them has.
+    speech: Option<Arc<Speech>>,
+}
+
+impl OfHead {
+    /// Takes a stream that is not known yet.
+    fn push(&mut self, digests: Digests) {
+        if self.all.len() >= STREAMS {
+            self.is_crowded = true;
+            return;
+        }
+        self.all.push(digests);
+    }
+
+    /// By what the next digest is recognized, where one stream alone writes under these labels.
+    pub(super) fn last(&self) -> Option<Last> {
+        let [only] = self.all.as_slice() else { return None };
+        Last::of(only, self.speech.clone()?)
+    }
+
+    /// The first one of this cluster and process: their labels are the same.
+    fn find(&mut self, uid: Option<Fingerprint>, process: u64) -> Option<&mut Digests> {
+        self.all.iter_mut().find(|it| (it.stream.uid, it.stream.process) == (uid, process))
+    }
+}
+
+impl Head {
+    /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
+    pub(super) fn recognize(&mut self, last: &Last) -> bool {
+        let [(speech, samples)] = self.digests.as_slice() else { return false };
+        if self.is_crowded || *speech != last.speech {
+            return false;
+        }
+        let Some(rendered) = last.rendered(samples) else { return false };
+        (self.rendered, self.recognized) = (rendered, Some(last.process));
+        true
+    }
+
+    /// The streams that write under these labels.
+    pub(super) fn streams(
+        mut self,
+        cluster: &str,
+        labels: &Arc<StreamLabels>,
+        now: Seconds,
+        no_parts: &Arc<Parts>,
+    ) -> OfHead {
+        let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
+        let told = |uid, process, contract: &Arc<str>| Digests {
+            cluster: cluster.to_owned(),
+            stream: StreamId { labels: labels.clone(), uid, process },
+            contract: contract.clone(),
+            samples: Vec::new(),
+            parts: no_parts.clone(),
+            is_torn: false,
+            lack: None,
+            seen: None,
+            future: None,
+        };
+        self.rendered.sort_unstable();
+        self.process.sort_unstable();
+        // By contract version and UID, whatever the backend's order is.
+        self.digests.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (speech, mut samples) in self.digests {
+            // Two replicas may write as one stream, where the label that tells them apart is ignored.
+            samples.sort_by_key(|(at, _)| *at);
+            let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
+            let Speech { contract, uid, .. } = &*speech;
+            let uid = *uid;
+            let (mut newest_lack, mut is_whole) = (None, false);
+            let mut last_process = 0;
+            for (at, digest) in samples {
+                let rendered = value_at(&self.rendered, at);
+                let process = self.recognized.as_ref().or_else(|| value_at(&self.process, at));
+                newest_lack = lack(uid, digest, rendered, process);
+                last_process = process.copied().unwrap_or(last_process);
+                let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
+                let sample = DigestSample {
+                    at: at as Seconds / 1000.0,
+                    exposition: Exposition { digest, rendered: *rendered },
+                };
+                match streams.find(uid, last_process) {
+                    // Two digests of one scrape, of two versions: that of the later one counts.
+                    Some(known) if number(&known.contract) < number(contract) => {
+                        known.contract.clone_from(contract);
+                        known.samples = vec![sample];
+                        streams.speech = Some(speech.clone());
+                    }
+                    Some(known) if number(&known.contract) > number(contract) => continue,
+                    Some(known) => known.samples.push(sample),
+                    None => {
+                        streams.push(Digests { samples: vec![sample], ..told(uid, last_process, contract) });
+                        streams.speech = Some(speech.clone());
+                    }
+                }
+                is_whole = true;
+            }
+            // The newest scrape may only be late in part: what the ones before said stands until one is whole.
+            if let Some(lack) = newest_lack.filter(|_| !is_whole) {
+                streams.push(Digests { lack: Some(lack), seen, ..told(uid, last_process, contract) });
+            }
+        }
+        if self.future.is_some() && streams.all.is_empty() {
+            streams.push(told(None, 0, &Arc::default()));
+        }
+        let mut parts = self.parts.by_scrape();
+        for digests in &mut streams.all {
+            if let Some(newest) = digests.samples.last() {
+                let whole = (digests.contract.clone(), digests.stream.uid, milliseconds(newest.at));
+                if let Some(parts) = parts.remove(&whole) {
+                    digests.parts = parts.into();
+                }
+            }
+            digests.future = self.future.map(|at| (at, at - now));
+            let excess = digests.samples.len().saturating_sub(SAMPLES);
+            digests.samples.drain(..excess);
+        }
+        streams
+    }
+}
+
+/// The value that is stamped so, of a sorted series.
+fn value_at(series: &Series, at: i64) -> Option<&u64> {
+    let place = series.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+    series.get(place).map(|(_, value)| value)
+}
+
+/// The number of a contract version.
+fn number(contract: &str) -> u64 {
+    contract.parse().unwrap_or_default()
+}
+
+/// Why a digest cannot be used, if it cannot.
+fn lack(
+    uid: Option<Fingerprint>,
+    digest: Option<u64>,
+    rendered: Option<&u64>,
+    process: Option<&u64>,
+) -> Option<String> {
+    match (uid, digest, rendered, process) {
+        (None, ..) => Some(format!(
+            "its digest has no label {}: the exporter does not say whose it is",
+            label::CLUSTER_UID
+        )),
+        (_, None, ..) => Some(format!("the value of {} is no whole number", Metric::Digest.name())),
+        (_, _, None, _) => Some(lack_of(Metric::RenderedTimestamp)),
+        (.., None) => Some(lack_of(Metric::ProcessNumber)),
+        (Some(_), Some(_), Some(_), Some(_)) => None,
+    }
+}
