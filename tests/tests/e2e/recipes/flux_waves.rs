@@ -79,8 +79,9 @@ async fn each_wave_gets_a_revision_once_the_one_before_is_healthy_at_it() {
         eventually(SOON, "the hub knows it", async || {
             let package = ["get", "fleetpackage", PACKAGE, "-n", "fleet", "-o", "json"];
             let package: Value = serde_json::from_str(&hub.api.kubectl(&package).await?)?;
-            let clusters = &package["status"]["clusters"];
-            ensure!(clusters["reporting"] == 2 && clusters["failed"] == 0, "{}", package["status"]);
+            let revisions = package["status"]["revisions"].as_array().map_or(&[][..], Vec::as_slice);
+            let healthy = revisions.iter().filter_map(|it| it["healthy"].as_u64());
+            ensure!(healthy.sum::<u64>() == 2, "{}", package["status"]);
             Ok(())
         })
         .await?;
