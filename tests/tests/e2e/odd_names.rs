@@ -8,7 +8,8 @@ use statusbridge_tests::*;
 #[tokio::test]
 async fn names_of_any_kind_make_their_way_from_exporter_to_gate() {
     run("e2e-odd-names", async |rig| {
-        let odd = "q\"uote b\\ack\\\\slash n\new\tline 🚀 ümläut {a=\"b\"} ,|.*+?^$()[] 'x' %s \\n `y`";
+        let odd =
+            "q\"uote b\\ack\\\\slash n\new\tline 🚀 ümläut {a=\"b\"} ,|.*+?^$()[] 'x' %s \\n `y` \u{fffd}";
         let long_name = format!("{odd}{}", "\\".repeat(400));
         let packages =
             [("odd", "ns", odd), ("odd-namespace", "n\"s\n\\🚀", "app"), ("long", "ns", long_name.as_str())];

@@ -24,6 +24,8 @@ use crate::verify::package;
 const FEWEST: usize = 1024;
 /// Sources of which the evidence is kept for each cluster: packages of others always have to be looked at.
 const SOURCES: usize = 64;
+/// So many of these may be there for one cluster's sake: names cost their sender nothing.
+const OF_ONE: usize = 8;
 
 /// A moment in the story of one fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +90,16 @@ pub(super) struct Changes {
     packages: HashMap<Arc<str>, Changed>,
     /// Where there are so many, those that nobody reports any more are forgotten.
     most: usize,
-    /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
-    evidence: HashMap<Arc<str>, Vec<Seconds>>,
+    evidence: HashMap<Arc<str>, Evidence>,
+}
+
+/// What is known of one source.
+#[derive(Debug)]
+struct Evidence {
+    /// The place of the cluster that told of the source first.
+    of: u32,
+    /// By place: the oldest evidence of a stream that counts and by which the source is up.
+    oldest: Vec<Seconds>,
 }
 
 impl Default for Changes {
@@ -122,7 +132,7 @@ impl Changes {
     /// A cluster is gone.
     pub(super) fn gone(&mut self, place: u32) {
         self.cluster(place);
-        self.evidence.values_mut().filter_map(|all| all.get_mut(place as usize)).for_each(|it| *it = NEVER);
+        self.has_no_evidence(place);
         self.free.push(place);
     }
 
@@ -167,18 +177,28 @@ impl Changes {
         self.all = self.now;
     }
 
+    fn has_no_evidence(&mut self, place: u32) {
+        let all = self.evidence.values_mut().filter_map(|it| it.oldest.get_mut(place as usize));
+        all.for_each(|it| *it = NEVER);
+    }
+
     /// The evidence of a cluster is another.
     pub(super) fn evidence(&mut self, cluster: &Cluster) {
-        let at = cluster.place as usize;
-        self.evidence.values_mut().filter_map(|all| all.get_mut(at)).for_each(|it| *it = NEVER);
+        self.has_no_evidence(cluster.place);
+        if cluster.is_crowd() {
+            return;
+        }
+        let (place, at) = (cluster.place, cluster.place as usize);
         let verified = cluster.streams.values().filter_map(|stream| stream.verified.as_ref());
         for source in verified.flat_map(|it| &it.content.sources).filter(|source| source.up == Some(1)) {
-            let known = self.evidence.len();
-            let all = match self.evidence.get_mut(&source.name) {
-                Some(known) => known,
-                None if known < SOURCES => self.evidence.entry(source.name.clone()).or_default(),
-                None => continue,
-            };
+            if !self.evidence.contains_key(&source.name) {
+                let of_it = self.evidence.values().filter(|it| it.of == place).count();
+                if self.evidence.len() >= SOURCES || of_it >= OF_ONE {
+                    continue;
+                }
+            }
+            let known = self.evidence.entry(source.name.clone());
+            let all = &mut known.or_insert_with(|| Evidence { of: place, oldest: Vec::new() }).oldest;
             if all.len() <= at {
                 all.resize(self.clusters.len().max(at + 1), NEVER);
             }
@@ -205,7 +225,7 @@ impl Changes {
         }
         let look = self.newest_cluster > mark.at;
         let (source, ..) = package::parts(key);
-        let evidence = self.evidence.get(source).map(Vec::as_slice).unwrap_or_default();
+        let evidence = self.evidence.get(source).map(|it| it.oldest.as_slice()).unwrap_or_default();
         let has_changed = |place: usize| look && self.clusters.get(place).is_none_or(|at| *at > mark.at);
         if look && clusters.beside.iter().any(has_changed) {
             return Since::Changed;
@@ -229,10 +249,15 @@ const NEVER: Seconds = Seconds::NEG_INFINITY;
 const STREAMS: usize = 6;
 
 impl Cluster {
+    /// Whether it has too many streams to hold them against each other.
+    fn is_crowd(&self) -> bool {
+        self.streams.len() > STREAMS || self.crowded.is_some()
+    }
+
     /// Stands for all of its streams that counts for every package, besides what they say and how young their evidence
     /// is: faults and clocks, who is silent beside whom, and since when. None when it cannot be told cheaply.
     pub(super) fn face(&self) -> Option<u64> {
-        if self.streams.len() > STREAMS || self.crowded.is_some() {
+        if self.is_crowd() {
             return None;
         }
         let mut face = DefaultHasher::new();

@@ -322,6 +322,18 @@ fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mu
 }
 
 #[test]
+fn sources_that_one_cluster_makes_up_take_no_room_from_those_of_others() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let mut said = testing::Exposition::new(7);
+    said.sources = (0..200).map(|n| format!("made-up-{n}")).collect();
+    tell(&mut fleet, &[("cluster", "liar")], &said, 1000.0);
+    say(&mut fleet, "c", [healthy("r1", 10), healthy("r1", 10)], 1000.0);
+    let key = super::key(&package("p"));
+    let clusters = fleet.clusters_of(["c"].into_iter(), &key).unwrap();
+    assert_eq!(fleet.since(fleet.mark(), &key, &clusters), Since::Same(Some(1000.0)));
+}
+
+#[test]
 fn streams_of_a_cluster_are_bounded_and_nothing_counts_while_too_many_go_on() {
     let mut fleet = Fleet::new(FleetSettings::default());
     // The first one says that it has failed, and goes on.

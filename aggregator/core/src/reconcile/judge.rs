@@ -291,12 +291,18 @@ impl World<'_> {
         grant.allows(cluster)
     }
 
-    /// Whether the status of a gate answers its spec and names evidence that is young enough now.
+    /// Whether the status of a gate answers its spec, names evidence that is young enough now, and rests on nothing else that
+    /// ends by itself: no override, no excuse.
     pub(super) fn names_young_evidence(&self, gate: &GateObject) -> bool {
-        let spec = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
+        let package = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
         let status = gate.status.as_ref().filter(|status| status.verdict_on(gate.generation).is_some());
-        let age = status.and_then(|status| Some(self.moment.now - unix(status.as_of.as_ref()?)));
-        spec.zip(age).is_some_and(|(spec, age)| (0.0..=stale_after(spec)).contains(&age))
+        let is_overridden = gate.spec.as_ref().is_ok_and(|spec| spec.override_.is_some());
+        package.zip(status).is_some_and(|(package, status)| {
+            let excused = status.clusters.map_or(0, |counts| counts.excused);
+            let age = status.as_of.as_ref().map(|as_of| self.moment.t - unix(as_of));
+            let is_young = age.is_some_and(|age| (0.0..=stale_after(package)).contains(&age));
+            is_young && !is_overridden && excused == 0
+        })
     }
 
     /// The status that a RolloutGate should get, if it is worth a write.

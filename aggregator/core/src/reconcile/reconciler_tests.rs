@@ -569,16 +569,15 @@ fn a_verdict_does_not_outlive_the_rules_that_it_was_given_under() {
     assert_eq!(world.take("WRITE "), ["wave False"], "its namespace may see nothing any more");
 }
 
-#[test]
-fn before_the_first_poll_only_what_is_too_old_closes_and_what_depends_on_it() {
-    let dated = |name, depends_on: &[&str], as_of: &str| {
-        let mut gate = gate(name, 1, depends_on, open(1));
-        gate["status"]["asOf"] = json!(as_of);
-        gate
-    };
-    let old = dated("old", &[], "1970-01-01T00:00:00Z");
-    let young = dated("young", &[], "1970-01-12T13:46:30Z");
-    let after = dated("after", &["old"], "1970-01-12T13:46:30Z");
+/// A gate that is open by evidence of this time.
+fn dated(name: &str, depends_on: &[&str], as_of: &str) -> Value {
+    let mut gate = gate(name, 1, depends_on, open(1));
+    gate["status"]["asOf"] = json!(as_of);
+    gate
+}
+
+/// One that has listed these, and that no backend has answered yet.
+fn before_the_first_poll(gates: &[Value]) -> Reconciler {
     let fleet = || Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
     state.holds = Holds::none();
@@ -588,23 +587,56 @@ fn before_the_first_poll_only_what_is_too_old_closes_and_what_depends_on_it() {
     let package = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": "p", "resourceVersion": "1", "generation": 1},
-        "spec": {"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m"},
+        "spec": {
+            "package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m",
+            "excused": [{"cluster": "c2", "reason": "a new disk", "until": IN_A_MINUTE}],
+        },
     });
     for event in [Event::Init, Event::InitApply(object(&package)), Event::InitDone] {
         reconciler.heard(Kind::FleetPackage, event, now);
     }
-    let gates = [&old, &young, &after].map(|gate| Event::InitApply(object(gate)));
+    let gates = gates.iter().map(|gate| Event::InitApply(object(gate)));
     for event in [Event::Init].into_iter().chain(gates).chain([Event::InitDone]) {
         reconciler.heard(Kind::RolloutGate, event, now);
     }
-    let writes = |reconciler: &mut Reconciler| -> Vec<Key> {
-        let writes = reconciler.commands().into_iter();
-        writes
-            .filter_map(|it| if let Command::Write(it) = it { Some(it.version.key) } else { None })
-            .collect()
-    };
+    reconciler
+}
+
+/// `START` and a minute.
+const IN_A_MINUTE: &str = "1970-01-12T13:47:40Z";
+/// Ten seconds before `START`.
+const YOUNG: &str = "1970-01-12T13:46:30Z";
+
+fn writes(reconciler: &mut Reconciler) -> Vec<Key> {
+    let writes = reconciler.commands().into_iter();
+    writes.filter_map(|it| if let Command::Write(it) = it { Some(it.version.key) } else { None }).collect()
+}
+
+#[test]
+fn before_the_first_poll_only_what_is_too_old_closes_and_what_depends_on_it() {
+    let old = dated("old", &[], "1970-01-01T00:00:00Z");
+    let gates = [old, dated("young", &[], YOUNG), dated("after", &["old"], YOUNG)];
+    let mut reconciler = before_the_first_poll(&gates);
     assert_eq!(writes(&mut reconciler), [key("old")]);
-    reconciler.tick(now);
+    reconciler.tick(Now { wall: START, passed: Duration::ZERO });
     assert_eq!(writes(&mut reconciler), [key("after")]);
     assert!(!reconciler.has_writes());
+}
+
+#[test]
+fn before_the_first_poll_what_is_open_by_an_override_or_an_excuse_closes_with_that() {
+    let mut overridden = dated("overridden", &[], YOUNG);
+    overridden["spec"]["override"] = json!({"state": "Open", "reason": "we know", "until": IN_A_MINUTE});
+    let mut excused = dated("excused", &[], YOUNG);
+    excused["status"]["excused"] =
+        json!([{"clusterName": "c2", "reason": "a new disk", "until": IN_A_MINUTE}]);
+    excused["status"]["clusters"] = json!({"total": 1, "excused": 1, "healthy": 1});
+    let mut reconciler = before_the_first_poll(&[overridden, excused, dated("young", &[], YOUNG)]);
+    let mut after = |seconds: u32| {
+        let passed = Duration::from_secs(seconds.into());
+        reconciler.tick(Now { wall: START + Seconds::from(seconds), passed });
+        writes(&mut reconciler)
+    };
+    assert_eq!((after(0), after(59)), (vec![], vec![]));
+    assert_eq!(after(61), [key("excused"), key("overridden")]);
 }

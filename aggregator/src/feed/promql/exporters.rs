@@ -143,7 +143,8 @@ fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     statusbridge_contract::sample::escape_label_value(&mut out, text);
     out.push('"');
-    out
+    // Prometheus takes it for what is no UTF-8, wherever it stands in a query.
+    out.replace('\u{fffd}', r"\ufffd")
 }
 
 fn names(metrics: &[Metric]) -> String {
@@ -167,6 +168,7 @@ pub(crate) fn any_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
                 }
                 '"' => out.push_str("\\\""),
                 '\n' => out.push_str("\\n"),
+                '\u{fffd}' => out.push_str(r"\ufffd"),
                 c => out.push(c),
             }
         }
@@ -229,6 +231,6 @@ mod tests {
 
     #[test]
     fn names_of_clusters_are_taken_literally() {
-        assert_eq!(any_of(["a.b", "c|d", r#"e"f\g"#]), r#"a\\.b|c\\|d|e\"f\\\\g"#);
+        assert_eq!(any_of(["a.b", "c|d", "e\"f\\g\u{fffd}"]), r#"a\\.b|c\\|d|e\"f\\\\g\ufffd"#);
     }
 }

@@ -19,6 +19,7 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
+use super::batch::fit;
 use super::foreseen::{Foreseen, milliseconds};
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
@@ -32,7 +33,8 @@ const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
 const REMEMBERED: Seconds = 720.0;
 /// What a digest is read with.
 const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
-/// Clusters that are asked by name for what is beside their digests; of more, all are asked.
+/// Clusters that are asked by name for what is beside their digests; of more, all are asked, and so they are where the names
+/// are too long for a query.
 const BY_NAME: usize = 500;
 
 /// Labels of a digest's own.
@@ -87,7 +89,8 @@ pub(super) async fn read(
     let mut heads = feed.query(&digests, t + AHEAD, sink).await?;
     let clusters = heads.recognize();
     if !clusters.is_empty() {
-        let named = if clusters.len() > BY_NAME { &[] } else { clusters.as_slice() };
+        let is_short = clusters.len() <= BY_NAME && fit(clusters.iter().map(String::as_str));
+        let named = if is_short { clusters.as_slice() } else { &[] };
         let beside = query(&config.exporters, &BESIDE, named.iter().map(String::as_str), span);
         heads = feed.query(&beside, t, heads).await?;
     }

@@ -15,7 +15,7 @@ use statusbridge_core::fleet::{Access, Parts, StreamId};
 use statusbridge_core::verify::Gathered;
 
 use super::Due;
-use super::batch::NAMES;
+use super::batch::fit;
 
 /// Expositions of fewer samples are read as a whole, many in one query.
 pub(super) const LEAST: u64 = 5_000;
@@ -91,10 +91,8 @@ impl Known {
         });
         let all = each.collect::<Option<Vec<_>>>()?;
         let others: BTreeSet<Box<str>> = all.into_iter().flatten().collect();
-        // Escaping can double a name.
-        let names: usize = others.iter().map(|name| 2 * name.len() + 1).sum();
         let most = due.iter().map(|due| due.parts.len()).max().unwrap_or_default();
-        (names <= NAMES && 2 * others.len() <= most).then_some(others)
+        (fit(others.iter().map(AsRef::as_ref)) && 2 * others.len() <= most).then_some(others)
     }
 }
 

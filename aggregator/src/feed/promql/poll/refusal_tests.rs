@@ -22,6 +22,8 @@ struct State {
     queries: usize,
     /// How many samples each query for what digests cover was about.
     asked: Vec<usize>,
+    /// The longest query, in bytes.
+    longest: usize,
 }
 
 struct Small(Mutex<State>);
@@ -41,6 +43,7 @@ impl QueryApi for &Small {
     async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
         let mut state = self.state();
         state.queries += 1;
+        state.longest = state.longest.max(expression.len());
         let mut give = |metric: Metric, cluster: &str, own: &[(&str, &str)], values: &[Sample]| {
             let labels = [("__name__", metric.name()), ("cluster", cluster)];
             sink.series(&labels.into_iter().chain(own.iter().copied()).collect(), values);
@@ -103,7 +106,7 @@ fn change(backend: &Small, at: u64) {
 
 fn small(most: usize) -> Small {
     let (clusters, asked) = (BTreeMap::new(), Vec::new());
-    Small(Mutex::new(State { clusters, most, now: 1000.0, refused: 0, queries: 0, asked }))
+    Small(Mutex::new(State { clusters, most, now: 1000.0, refused: 0, queries: 0, asked, longest: 0 }))
 }
 
 #[tokio::test]
@@ -145,6 +148,18 @@ async fn a_poll_without_news_is_one_query() {
         assert_eq!(poller.poll(&mut fleet, at).await.verified, CLUSTERS, "{at}");
         assert_eq!(backend.state().queries, queries, "{at}");
     }
+}
+
+#[tokio::test]
+async fn no_query_is_longer_than_a_backend_takes_however_long_names_are() {
+    let backend = small(usize::MAX);
+    let name = |number: usize| format!("arn:aws:eks:eu-central-1:{number:012}:cluster/of-somebody");
+    let of = |number: usize| Exposition::new(number as u64 + 1).with("p", healthy("r1", 1000));
+    backend.state().clusters = (0..450).map(|number| (name(number), of(number))).collect();
+    let report = Poller::new(poll_config(), &backend).poll(&mut Fleet::default(), 1000.0).await;
+    assert_eq!((report.error, report.verified), (None, 450));
+    let longest = backend.state().longest;
+    assert!((4 << 10..16 << 10).contains(&longest), "{longest}");
 }
 
 #[tokio::test]
