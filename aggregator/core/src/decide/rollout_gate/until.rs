@@ -12,7 +12,7 @@ const ROUNDING: Seconds = 0.001;
 
 /// The times, by either clock, before which a gate's verdict is the same whatever time it is, as long as all that it
 /// rests on is the same and no evidence grows too old: the end of a soak, of the time to reach the revision, of an
-/// override, of an excuse, of a window, of a freeze.
+/// override, of an excuse, of a window, of a freeze; or when the clock, which was set back, reaches the gate's beginning again.
 pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
     let soak = seconds(&spec.terms.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
@@ -30,7 +30,11 @@ pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     // What has ended has ended.
     let excused = input.excused.until();
     let hold = own_terms::hold(input, spec).ok().map(|hold| hold.holds_until);
-    let to_come = [deadline, word, hold].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);
+    // Before that it is taken for that of a clock that was wrong.
+    let began = input.previous.and_then(|status| status.started_at.as_ref()).map(unix);
+    let began = began.filter(|at| *at > input.moment.now);
+    let to_come =
+        [deadline, word, hold, began].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);
     Moment {
         t: soak.unwrap_or(Seconds::INFINITY),
         now: to_come.map(|at| at - ROUNDING).fold(excused, Seconds::min),

@@ -153,6 +153,9 @@ fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
     vec![Step::Round(60); 6],
     vec![Step::OwnClock(-60), Step::Tenants(Value::Null), Step::OwnClock(5)],
 ].concat())]
+#[case::our_clock_is_set_back_and_reaches_the_time_at_which_gates_were_begun([
+    vec![Step::OwnClock(0), Step::Wait(5)],
+].concat())]
 #[case::a_window_and_a_freeze_end_and_nothing_else_happens([
     vec![gate(0, json!({"revision": "r1", "windows": [{"schedule": "*/5 * * * *", "duration": "2m"}]}))],
     vec![Step::Round(15), Step::Freeze { namespace: 0, name: 0, span: Some((40, 100)) }],
