@@ -107,20 +107,30 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
 /// that opened it would still count.
 fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGateStatus) -> bool {
     let PackageSpec::Found(package) = input.package else { return false };
-    let Ok(stale_after) = common::seconds(&package.stale_after) else { return false };
-    was_open(input)
+    is_open_by_young_evidence(input.generation, spec, package, previous, input.moment)
         && input.dependencies.are_met()
-        && spec.override_.is_none()
-        && package.managed_by.is_none()
         && input.excused.may_stand(
             &previous.excused,
             previous.clusters.map_or(0, |counts| counts.excused),
             input.moment.now,
         )
-        && previous
-            .as_of
-            .as_ref()
-            .is_some_and(|as_of| (-CLOCKS_APART..=stale_after).contains(&(input.moment.t - unix(as_of))))
+}
+
+/// Whether a gate is open for this generation of its spec, by what its clusters said and not by a person's word, and that is
+/// young enough to count.
+pub fn is_open_by_young_evidence(
+    generation: i64,
+    spec: &RolloutGateSpec,
+    package: &FleetPackageSpec,
+    status: &RolloutGateStatus,
+    moment: Moment,
+) -> bool {
+    let Ok(stale_after) = common::seconds(&package.stale_after) else { return false };
+    let age = status.as_of.as_ref().map(|as_of| moment.t - unix(as_of));
+    status.is_open_now(generation)
+        && spec.override_.is_none()
+        && package.managed_by.is_none()
+        && age.is_some_and(|age| (-CLOCKS_APART..=stale_after).contains(&age))
 }
 
 /// Whether the gate is open now, for this generation.

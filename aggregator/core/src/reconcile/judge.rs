@@ -20,7 +20,7 @@ use crate::decide::hold::Approvals;
 use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
-use crate::decide::{Backend, Membership, Moment, Obstacle, Target, unix, worth_writing};
+use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
 use crate::fleet::Standing;
 use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::references::Resolution;
@@ -291,17 +291,19 @@ impl World<'_> {
         grant.allows(cluster)
     }
 
-    /// Whether the status of a gate answers its spec, names evidence that is young enough now, and rests on nothing else that
-    /// ends by itself: no override, no excuse.
+    /// Whether a gate is open by young evidence, and by nothing else that ends by itself: no excuse either.
     pub(super) fn names_young_evidence(&self, gate: &GateObject) -> bool {
         let package = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
-        let status = gate.status.as_ref().filter(|status| status.verdict_on(gate.generation).is_some());
-        let is_overridden = gate.spec.as_ref().is_ok_and(|spec| spec.override_.is_some());
-        package.zip(status).is_some_and(|(package, status)| {
-            let excused = status.clusters.map_or(0, |counts| counts.excused);
-            let age = status.as_of.as_ref().map(|as_of| self.moment.t - unix(as_of));
-            let is_young = age.is_some_and(|age| (0.0..=stale_after(package)).contains(&age));
-            is_young && !is_overridden && excused == 0
+        let known = gate.spec.as_ref().ok().zip(package).zip(gate.status.as_ref());
+        known.is_some_and(|((spec, package), status)| {
+            status.clusters.is_none_or(|counts| counts.excused == 0)
+                && rollout_gate::is_open_by_young_evidence(
+                    gate.generation,
+                    spec,
+                    package,
+                    status,
+                    self.moment,
+                )
         })
     }
 
