@@ -93,7 +93,7 @@ pub(super) struct Changes {
     evidence: HashMap<Arc<str>, Evidence>,
 }
 
-/// What is known of one source.
+/// How old the evidence of one source is, in every cluster.
 #[derive(Debug)]
 struct Evidence {
     /// The place of the cluster that told of the source first.
@@ -191,14 +191,17 @@ impl Changes {
         let (place, at) = (cluster.place, cluster.place as usize);
         let verified = cluster.streams.values().filter_map(|stream| stream.verified.as_ref());
         for source in verified.flat_map(|it| &it.content.sources).filter(|source| source.up == Some(1)) {
-            if !self.evidence.contains_key(&source.name) {
-                let of_it = self.evidence.values().filter(|it| it.of == place).count();
-                if self.evidence.len() >= SOURCES || of_it >= OF_ONE {
-                    continue;
+            let all = match self.evidence.get_mut(&source.name) {
+                Some(known) => &mut known.oldest,
+                None => {
+                    let of_it = self.evidence.values().filter(|it| it.of == place).count();
+                    if self.evidence.len() >= SOURCES || of_it >= OF_ONE {
+                        continue;
+                    }
+                    let new = Evidence { of: place, oldest: Vec::new() };
+                    &mut self.evidence.entry(source.name.clone()).or_insert(new).oldest
                 }
-            }
-            let known = self.evidence.entry(source.name.clone());
-            let all = &mut known.or_insert_with(|| Evidence { of: place, oldest: Vec::new() }).oldest;
+            };
             if all.len() <= at {
                 all.resize(self.clusters.len().max(at + 1), NEVER);
             }

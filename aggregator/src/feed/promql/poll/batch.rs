@@ -15,7 +15,7 @@ const SPAN: Seconds = 5.0;
 /// Expositions of one stream that are tried before it is said that nothing adds up.
 const TRIES: usize = 4;
 
-/// What a name takes in a query.
+/// Bytes that the name of a cluster takes in a query.
 fn length(name: &str) -> usize {
     any_of([name]).len() + 1
 }

@@ -92,7 +92,7 @@ impl Known {
         let all = each.collect::<Option<Vec<_>>>()?;
         let others: BTreeSet<Box<str>> = all.into_iter().flatten().collect();
         let most = due.iter().map(|due| due.parts.len()).max().unwrap_or_default();
-        (fit(others.iter().map(AsRef::as_ref)) && 2 * others.len() <= most).then_some(others)
+        (2 * others.len() <= most && fit(others.iter().map(AsRef::as_ref))).then_some(others)
     }
 }
 
