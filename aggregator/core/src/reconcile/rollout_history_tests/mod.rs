@@ -133,6 +133,25 @@ fn a_wave_has_failed_until_its_gate_says_otherwise_in_the_hub_too() {
     end(&mut history).unwrap();
 }
 
+/// Found at random: the history took a forged gate for that of a wave for which nobody is left.
+#[test]
+fn a_wave_for_which_nobody_is_left_has_no_gate_whatever_somebody_forges() {
+    let mut history = History::new();
+    let steps = [
+        Step::Plan(1),
+        Step::Round,
+        Step::Delivers,
+        Step::Round,
+        Step::Plan(0),
+        Step::GateForged("half", 0),
+        Step::Round,
+        Step::Round,
+    ];
+    play(&mut history, steps.map(|step| (step, Landing::Whole))).unwrap();
+    end(&mut history).unwrap();
+    assert_eq!(history.reason(), "RolledOut");
+}
+
 proptest! {
     // Each history is long.
     #![proptest_config(ProptestConfig {
