@@ -280,7 +280,7 @@ impl Cluster {
         let (truth, version) = (self.now_true(), self.truth.len());
         for exporter in &mut self.exporters {
             if exporter.see(now, truth, version, own) && self.dates == Dates::Early {
-                self.believed.push((now, START));
+                self.believed.push((now, exporter.since));
             }
         }
     }

@@ -23,15 +23,16 @@ impl Exporter {
         Self { process, sees: Truth::NOTHING, since: START, version: None, is_blind: true }
     }
 
-    /// Sees the object in its present version, which says since when it is so, or does not. Whether that was believed.
+    /// Sees the object in its present version, which says since when it is so, or does not. Whether that was believed,
+    /// which it never is against what this process has seen itself.
     pub(super) fn see(&mut self, now: Seconds, truth: Truth, version: usize, own: Option<Seconds>) -> bool {
         let missed = std::mem::take(&mut self.is_blind) && self.version != Some(version);
-        if missed {
-            self.since = own.unwrap_or(now);
-        } else if truth.shown() != self.sees.shown() {
-            self.since = now;
+        let differs = self.version.is_some() && truth.shown() != self.sees.shown();
+        let believed = own.filter(|_| missed && !differs);
+        if missed || differs {
+            self.since = believed.unwrap_or(now).max(self.since);
         }
         (self.sees, self.version) = (truth, Some(version));
-        missed && own.is_some()
+        believed.is_some()
     }
 }
