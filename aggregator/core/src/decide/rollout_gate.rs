@@ -118,7 +118,7 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
 
 /// Whether a gate is open for this generation of its spec, by what its clusters said and not by a person's word, and that is
 /// young enough to count.
-pub fn is_open_by_young_evidence(
+pub(crate) fn is_open_by_young_evidence(
     generation: i64,
     spec: &RolloutGateSpec,
     package: &FleetPackageSpec,

@@ -128,7 +128,7 @@ impl Scraper {
         // Before every exporter was tried once nobody knows which clusters there are.
         let mut complete = false;
         let mut patience = Instant::now() + 2 * self.settings.timeout;
-        let mut error = None;
+        let mut error = Some(INCOMPLETE.to_owned());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {

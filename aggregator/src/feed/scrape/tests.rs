@@ -103,9 +103,11 @@ async fn nothing_is_said_of_clusters_before_all_were_tried_and_then_what_is_wron
 async fn clusters_that_profiles_name_are_waited_for_until_profiles_are_known() {
     let address = exporter(false).await;
     let mut world = World::new("{interval: 100ms, timeout: 200ms, clusterProfiles: {property: p}}");
+    let unlisted = Some("ClusterProfiles: not listed yet");
+    world.report(|it| it.report.error.as_deref() == unlisted).await;
     for _ in 0..8 {
         let (polled, _) = world.report(|_| true).await;
-        assert_eq!(polled.report.error.as_deref(), Some("ClusterProfiles: not listed yet"));
+        assert_eq!(polled.report.error.as_deref(), unlisted);
     }
     world.addresses = Ok(vec![("a".into(), format!("http://{address}/"))]);
     world.report(|it| it.report.ok && it.report.verified == 1).await;
