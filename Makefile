@@ -78,8 +78,8 @@ fuzz: cargo ## Look for bytes that break a parser, SECONDS (600) for each
 	@MERGE=$(MERGE) tests/fuzz.sh $(or $(SECONDS),600) $(NAME)
 
 # NAME="…" breaks only what has that in its name.
-mutants: cargo ## Break rules on purpose, and print which tests notice
-	@tests/mutants.sh $(NAME)
+mutants: cargo ## Break rules on purpose for MINUTES (60), and note in docs/mutants.md which tests notice
+	@tests/mutants.sh $(or $(MINUTES),60) $(NAME)
 
 # What is measured is what ships.
 shipped := $(CURDIR)/target/static/$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
