@@ -431,13 +431,18 @@ impl Engine {
             None => (old_joins, before.as_mut().and_then(|p| p.resources.take())),
         };
         let reader = &mut self.readers[source];
+        let carried = reader.carried.get(key).map(|(_, shown)| shown);
         // What the first lists bring is no news: a restart must not repeat it all, and nothing that
         // nobody could see counts as a change.
         let previous = match &before {
             Some(package) if visible => Some(&package.shown),
-            _ => reader.carried.get(key).map(|(_, shown)| shown),
+            _ => carried,
         };
-        let last = before.as_ref().map(|package| &package.shown);
+        let last = before.as_ref().map(|package| &package.shown).or(carried);
+        // Between an earlier version of the source and this one is a gap. What was not there before, and nobody saw come,
+        // may have been there and gone: no time of its own counts.
+        let known = before.as_ref().map_or(Known::Anew, |_| known);
+        let own = own.filter(|_| last.is_some() || !visible);
         let (shown, _) = soak::advance(last, settled.shown.clone(), known, own, now.run);
         if previous.map_or(visible, |previous| soak::is_news(&previous.verdict, &shown.verdict)) {
             log_transition(&reader.source.name, key, previous, &shown, &detail);

@@ -7,7 +7,7 @@ use serde_json::json;
 use statusbridge_contract::Metric;
 
 use super::{
-    tests::{Fixture, LIST},
+    tests::{Fixture, LIST, compile},
     *,
 };
 use crate::state::Publisher;
@@ -274,6 +274,27 @@ fn the_first_sight_is_now_or_what_one_object_alone_says_by_the_servers_clock() {
     assert!(at + 5 > now, "without the server's clock");
     let (at, now) = of_its_own("Naming", old, Some(0));
     assert!(at + 5 > now, "it rests on another object as well");
+}
+
+/// The object says to have been well since long before; this process has seen it fail in between.
+#[rstest]
+#[case::and_the_source_became_another(|f: &mut Fixture| {
+    f.engine.use_sources(compile(&SOURCES.replacen("spec:", "spec:\n  description: new", 1)));
+    f.obey();
+})]
+#[case::and_then_did_not_find_it(|f: &mut Fixture| {
+    f.hear("Alone", LIST);
+    f.hear("Alone", Change::ListDone);
+})]
+fn no_time_of_its_own_reaches_back_to_what_was_seen_otherwise(#[case] gap: fn(&mut Fixture)) {
+    let mut f = started();
+    f.hear("Alone", object("a", 2, with("state", "bad")));
+    gap(&mut f);
+    f.now += 50_000;
+    let began = seconds(&f);
+    f.list("Alone", |f| f.hear("Alone", object("a", 3, with("since", "2023-11-14T00:00:00Z"))));
+    assert_eq!(f.value(Metric::PackageHealth, ALONE, "a"), Some(0));
+    assert!(since(&f, ALONE) >= began, "{} is before {began}", since(&f, ALONE));
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Engine {
         });
     }
 
-    /// Takes a source away; gives what it showed.
+    /// Takes a source away; gives what it showed, or an earlier version of it.
     fn retire(&mut self, source: SourceId) -> HashMap<Key, (Settled, Shown)> {
         if self.readers[source].finding.is_some() {
             self.commands.push(Command::StopFinding(source));
@@ -204,7 +204,8 @@ impl Engine {
         let reader = &mut self.readers[source];
         reader.retired = true;
         (reader.kinds, reader.related, reader.resource_kinds) = Default::default();
-        (reader.carried, reader.unconfirmed) = Default::default();
+        let mut showed = std::mem::take(&mut reader.carried);
+        reader.unconfirmed.clear();
         (reader.waiting, reader.unnameable) = Default::default();
         reader.names = None;
         self.metrics.left_out(&reader.source.name, 0);
@@ -213,7 +214,8 @@ impl Engine {
         published.store.remove_source(source);
         drop(published);
         self.retire_unused_kinds();
-        packages.into_iter().map(|(key, package)| (key, (package.settled, package.shown))).collect()
+        showed.extend(packages.into_iter().map(|(key, package)| (key, (package.settled, package.shown))));
+        showed
     }
 
     /// Stops watching what nobody needs any more.
