@@ -291,12 +291,14 @@ impl World<'_> {
         grant.allows(cluster)
     }
 
-    /// Whether a gate is open by young evidence, and by nothing else that ends by itself: no excuse either.
+    /// Whether a gate is open by young evidence, and nothing else ends or begins by itself: no excuse, no window, no freeze.
     pub(super) fn names_young_evidence(&self, gate: &GateObject) -> bool {
         let package = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
         let known = gate.spec.as_ref().ok().zip(package).zip(gate.status.as_ref());
         known.is_some_and(|((spec, package), status)| {
             status.clusters.is_none_or(|counts| counts.excused == 0)
+                && spec.terms.windows.is_empty()
+                && self.state.holds.freezes(&gate.key.namespace).0.all.is_empty()
                 && rollout_gate::is_open_by_young_evidence(
                     gate.generation,
                     spec,

@@ -624,6 +624,29 @@ fn before_the_first_poll_only_what_is_too_old_closes_and_what_depends_on_it() {
 }
 
 #[test]
+fn before_the_first_poll_what_is_open_closes_at_the_end_of_its_window_and_when_a_freeze_begins() {
+    let mut windowed = dated("windowed", &[], YOUNG);
+    windowed["spec"]["windows"] = json!([{"schedule": "46 13 * * *", "duration": "90s"}]);
+    let mut reconciler = before_the_first_poll(&[windowed, dated("young", &[], YOUNG)]);
+    let after = |seconds: u32, reconciler: &mut Reconciler| {
+        let passed = Duration::from_secs(seconds.into());
+        reconciler.tick(Now { wall: START + Seconds::from(seconds), passed });
+        writes(reconciler)
+    };
+    assert_eq!((after(0, &mut reconciler), after(49, &mut reconciler)), (vec![], vec![]));
+    assert_eq!(after(51, &mut reconciler), [key("windowed")]);
+    let freeze = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutFreeze",
+        "metadata": {"namespace": "fleet", "name": "night", "resourceVersion": "1", "generation": 1},
+        "spec": {"reason": "night", "from": IN_A_MINUTE, "until": "1970-01-13T00:00:00Z"},
+    });
+    let now = Now { wall: START + 52.0, passed: Duration::from_secs(52) };
+    reconciler.heard(Kind::RolloutFreeze, Event::Apply(object(&freeze)), now);
+    assert_eq!(after(59, &mut reconciler), []);
+    assert_eq!(after(61, &mut reconciler), [key("young")]);
+}
+
+#[test]
 fn before_the_first_poll_what_is_open_by_an_override_or_an_excuse_closes_with_that() {
     let mut overridden = dated("overridden", &[], YOUNG);
     overridden["spec"]["override"] = json!({"state": "Open", "reason": "we know", "until": IN_A_MINUTE});
