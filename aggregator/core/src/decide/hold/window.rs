@@ -130,17 +130,19 @@ pub fn present(windows: &[Times], now: Seconds) -> Present {
         let at = timestamp(at)?;
         windows.iter().filter_map(|window| window.end(at)).reduce(Seconds::max)
     };
-    let Some(mut at_least) = end(now) else {
+    let Some(first) = end(now) else {
         let next = |now| windows.iter().filter_map(|window| window.next(now)).reduce(Seconds::min);
         return Present::Outside { next: timestamp(now).and_then(next) };
     };
+    let mut at_least = first;
     for _ in 0..JOINED {
         match end(at_least) {
             Some(later) => at_least = later,
             None => return Present::Inside { at_least, until: Some(at_least) },
         }
     }
-    Present::Inside { at_least, until: None }
+    // Once the first has ended the last may be near enough to be told.
+    Present::Inside { at_least: first, until: None }
 }
 
 fn timestamp(seconds: Seconds) -> Option<Timestamp> {
@@ -175,6 +177,18 @@ mod tests {
             Present::Inside { until, .. } => format!("until {}", told(until)),
             Present::Outside { next } => format!("from {}", told(next)),
         }
+    }
+
+    #[test]
+    fn an_end_that_is_too_far_to_be_told_is_looked_for_again_when_the_first_window_ends() {
+        let windows = read(&[window("* 9 * * *", "1m", "Etc/UTC")]).unwrap();
+        let inside = |now: &str| match present(&windows, unix(now)) {
+            Present::Inside { at_least, until } => (told(Some(at_least)), told(until)),
+            Present::Outside { next } => panic!("outside until {}", told(next)),
+        };
+        assert_eq!(inside("2026-05-04T09:34:30Z"), ("2026-05-04T09:35:00Z".into(), "?".into()));
+        let end = || "2026-05-04T10:00:00Z".to_owned();
+        assert_eq!(inside("2026-05-04T09:50:30Z"), (end(), end()));
     }
 
     #[rstest]
