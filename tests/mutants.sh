@@ -5,7 +5,7 @@
 #
 # Each patch in tests/mutants begins with two lines: `What:`, the rule that it breaks, and `Test:`, the arguments of `cargo test` that
 # run what should notice. Those come first that were never tried as they are now or that nothing noticed, then those that were tried
-# longest ago. It fails as long as there is one that nothing noticed, that does not apply any more, or that does not compile.
+# longest ago. It fails as long as there is one that nothing noticed, that does not apply any more, or that could not be tried.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C
@@ -54,10 +54,9 @@ note() { # patch, what noticed
   mv "$record.new" "$record"
 }
 
-# Sets `seen`, or leaves it empty where something else went wrong.
+# Sets `seen`.
 try() { # patch
   local arguments failed
-  seen=
   read -ra arguments < <(sed -n 's/^Test: //p;/^diff/q' "$1") || { seen="**has no line \`Test:\`**"; return; }
   git -C "$copy" checkout --quiet -- . # as committed
   if ! git -C "$copy" apply "tests/mutants/$1"; then
@@ -69,6 +68,7 @@ try() { # patch
   elif grep -q 'could not compile' "$log"; then
     seen="**does not compile**"
   else
+    seen="**crashed, or took more than 30 minutes**"
     tail -n 30 "$log" >&2
   fi
 }
@@ -107,8 +107,8 @@ while read -r _ patch; do
     continue
   fi
   try "$patch"
-  printf '%s: %s\n' "$(what "$patch")" "${seen:-something else went wrong}"
-  if [ -n "$seen" ]; then note "$patch" "$seen"; fi
+  printf '%s: %s\n' "$(what "$patch")" "$seen"
+  note "$patch" "$seen"
 done < <(for patch in */*.patch; do
   noted "$patch" | awk -F '\t' -v patch="$patch" '{ when = $5 ~ /^\*\*/ ? 0 : $3 } END { print when + 0 ? when : 0, patch }'
 done | sort)
