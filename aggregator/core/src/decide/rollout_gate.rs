@@ -116,7 +116,7 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
         )
 }
 
-/// Whether a gate is open for this generation of its spec, by what its clusters said and not by a person's word, and that is
+/// Whether a gate is open for this generation of its spec because its clusters, and no person, said so, and what they said is
 /// young enough to count.
 pub(crate) fn is_open_by_young_evidence(
     generation: i64,

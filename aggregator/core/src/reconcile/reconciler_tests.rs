@@ -607,6 +607,13 @@ const IN_A_MINUTE: &str = "1970-01-12T13:47:40Z";
 /// Ten seconds before `START`.
 const YOUNG: &str = "1970-01-12T13:46:30Z";
 
+/// What is written so many seconds after `START`.
+fn after(seconds: u32, reconciler: &mut Reconciler) -> Vec<Key> {
+    let passed = Duration::from_secs(seconds.into());
+    reconciler.tick(Now { wall: START + Seconds::from(seconds), passed });
+    writes(reconciler)
+}
+
 fn writes(reconciler: &mut Reconciler) -> Vec<Key> {
     let writes = reconciler.commands().into_iter();
     writes.filter_map(|it| if let Command::Write(it) = it { Some(it.version.key) } else { None }).collect()
@@ -628,11 +635,6 @@ fn before_the_first_poll_what_is_open_closes_at_the_end_of_its_window_and_when_a
     let mut windowed = dated("windowed", &[], YOUNG);
     windowed["spec"]["windows"] = json!([{"schedule": "46 13 * * *", "duration": "90s"}]);
     let mut reconciler = before_the_first_poll(&[windowed, dated("young", &[], YOUNG)]);
-    let after = |seconds: u32, reconciler: &mut Reconciler| {
-        let passed = Duration::from_secs(seconds.into());
-        reconciler.tick(Now { wall: START + Seconds::from(seconds), passed });
-        writes(reconciler)
-    };
     assert_eq!((after(0, &mut reconciler), after(49, &mut reconciler)), (vec![], vec![]));
     assert_eq!(after(51, &mut reconciler), [key("windowed")]);
     let freeze = json!({
@@ -655,11 +657,6 @@ fn before_the_first_poll_what_is_open_by_an_override_or_an_excuse_closes_with_th
         json!([{"clusterName": "c2", "reason": "a new disk", "until": IN_A_MINUTE}]);
     excused["status"]["clusters"] = json!({"total": 1, "excused": 1, "healthy": 1});
     let mut reconciler = before_the_first_poll(&[overridden, excused, dated("young", &[], YOUNG)]);
-    let mut after = |seconds: u32| {
-        let passed = Duration::from_secs(seconds.into());
-        reconciler.tick(Now { wall: START + Seconds::from(seconds), passed });
-        writes(&mut reconciler)
-    };
-    assert_eq!((after(0), after(59)), (vec![], vec![]));
-    assert_eq!(after(61), [key("excused"), key("overridden")]);
+    assert_eq!((after(0, &mut reconciler), after(59, &mut reconciler)), (vec![], vec![]));
+    assert_eq!(after(61, &mut reconciler), [key("excused"), key("overridden")]);
 }

@@ -439,9 +439,9 @@ impl Engine {
             _ => carried,
         };
         let last = before.as_ref().map(|package| &package.shown).or(carried);
-        // Between an earlier version of the source and this one is a gap. What was not there before, and nobody saw come,
-        // may have been there and gone: no time of its own counts.
-        let known = before.as_ref().map_or(Known::Anew, |_| known);
+        // Nobody watched between an earlier version of the source and this one. A package that a later list brings anew may have
+        // been there and gone: no time of its own counts.
+        let known = if before.is_some() { known } else { Known::Anew };
         let own = own.filter(|_| last.is_some() || !visible);
         let (shown, _) = soak::advance(last, settled.shown.clone(), known, own, now.run);
         if previous.map_or(visible, |previous| soak::is_news(&previous.verdict, &shown.verdict)) {

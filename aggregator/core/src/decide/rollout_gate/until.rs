@@ -30,7 +30,7 @@ pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     // What has ended has ended.
     let excused = input.excused.until();
     let hold = own_terms::hold(input, spec).ok().map(|hold| hold.holds_until);
-    // Before that it is taken for that of a clock that was wrong.
+    // Until the clock gets there, `started_at` takes this time for one that a wrong clock gave.
     let began = input.previous.and_then(|status| status.started_at.as_ref()).map(unix);
     let began = began.filter(|at| *at > input.moment.now);
     let to_come =

@@ -443,7 +443,7 @@ impl History {
             let others = waves.iter().filter(|other| other["name"] != wave["name"]).filter_map(gate);
             let others: BTreeSet<String> = others.flat_map(|(_, names)| names).collect();
             let is_left_nobody = others.len() == CLUSTERS.len();
-            // Whatever gate somebody has made for it. Where a wave names its clusters there is always one.
+            // Such a wave has no gate of its own, whatever gate somebody has made; one that names its clusters always has.
             let may_be_empty = wave["name"] != row.wave.as_str() && wave["clusters"]["names"].is_null();
             if may_be_empty && is_left_nobody && tells.is_some_and(|it| it.clusters == 0) {
                 continue;
