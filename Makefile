@@ -11,7 +11,7 @@ KEEP ?=
 REAL ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model histories faults fuzz mutants demo bench bench-fleet soak soak-graph shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model histories faults fuzz mutants core-mutants demo bench bench-fleet soak soak-graph shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,10 @@ fuzz: cargo ## Look for bytes that break a parser, SECONDS (600) for each
 # NAME="…" breaks only what has that in its name.
 mutants: cargo ## Break rules on purpose for MINUTES (60), and note in docs/mutants.md which tests notice
 	@tests/mutants.sh $(or $(MINUTES),60) $(NAME)
+
+# PART="…" tries only files with that in their path.
+core-mutants: cargo ## Have cargo-mutants break the core for MINUTES (60), and note in tests/core-mutants.tsv what no test notices
+	@tests/core_mutants.sh $(or $(MINUTES),60) $(PART)
 
 # What is measured is what ships.
 shipped := $(CURDIR)/target/static/$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Has cargo-mutants break each function and operator of the core, and notes what no test of the core notices.
+#
+#   core_mutants MINUTES [PART…]    MINUTES: begins no other file after that; PART: of the path of a file
+#
+# Of each file core-mutants.tsv says how many mutants it has and what became of them. core-survivors.tsv names those that nothing noticed;
+# its last column says, written by hand, why that is right. Files come first that were never tried as they are now. It fails as long as
+# a survivor is not explained.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C
+minutes=${1:?for how many minutes?}
+shift
+version=27.1.0
+here=$PWD
+record=$here/tests/core-mutants.tsv survivors=$here/tests/core-survivors.tsv
+target=${CARGO_TARGET_DIR:-$here/target}/core-mutants
+copy=$target/copy out=$target/mutants.out
+commit=$(git rev-parse --short HEAD)
+cache=${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or STATUSBRIDGE_CACHE}/.cache}/statusbridge}/tools
+tool=$cache/cargo-mutants-$version
+export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
+[ -x "$tool/bin/cargo-mutants" ] || "${CARGO:-cargo}" install --quiet --debug --locked --root "$tool" "cargo-mutants@$version"
+
+mkdir -p "$target"
+git worktree remove --force "$copy" 2>/dev/null || true
+git worktree prune
+git worktree add --quiet --detach "$copy" HEAD
+trap 'git -C "$here" worktree remove --force "$copy"' EXIT
+cd "$copy"
+
+# A mutant that never ends must not take all memory meanwhile.
+ulimit -v $((8 * 1024 * 1024))
+
+# These take longer than all others together, so they are run only where no other test noticed.
+slow=()
+for test in history_tests:: rollout_history_tests:: many_exporters_of_a_cluster_do_not_fill_the_memory names_are_bounded_in_all \
+  what_may_not_be_seen_changes_nothing_and_is_nowhere valid_whatever_the_labels_say it_is_what_a_look_at_every_minute_finds \
+  a_viewer_that_is_told_of_changes_sees_what_a_new_one_sees ten_thousand_gates_in_one_circle_or_one_row fuzz::; do
+  slow+=(--skip "$test")
+done
+
+# Its exit code says whether all were noticed: what it wrote says which.
+mutants() { # file, seconds, more
+  local file=$1 seconds=$2
+  shift 2
+  "$tool/bin/cargo-mutants" mutants --package statusbridge-core --file "$file" --in-place --baseline skip --no-config \
+    --timeout "$seconds" --build-timeout 600 --output "$target" --colors never --cargo-arg=--locked "$@" >"$target/log" 2>&1 </dev/null ||
+    case $? in
+    2 | 3) ;;
+    *) cat "$target/log" >&2; exit 1 ;;
+    esac
+  git checkout --quiet -- "$file"
+}
+
+noted() { awk -F '\t' -v file="$1" -v hash="$(git hash-object "$1")" '$1 == file && $2 == hash' "$record"; }
+
+lines() { if [ -e "$out/$1.txt" ]; then wc -l <"$out/$1.txt"; else echo 0; fi; }
+
+# The same, without line and column, which move.
+name() { sed -E 's/^[^:]*:[0-9]+:[0-9]+: //' "$@"; }
+
+# Takes the place of what was noted of the file, and of files that are gone.
+note() { # file
+  {
+    head -n 1 "$record"
+    {
+      tail -n +2 "$record" | while IFS=$'\t' read -r file rest; do
+        if [ -e "$file" ] && [ "$file" != "$1" ]; then printf '%s\t%s\n' "$file" "$rest"; fi
+      done
+      printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n' "$1" "$(git hash-object "$1")" "$(date -u +%F)" "$commit" \
+        "$caught" "$(lines timeout)" "$(lines unviable)" "$(lines missed)"
+    } | sort
+  } >"$record.new"
+  mv "$record.new" "$record"
+  {
+    head -n 1 "$survivors"
+    {
+      tail -n +2 "$survivors" | while IFS=$'\t' read -r file rest; do
+        if [ -e "$file" ] && [ "$file" != "$1" ]; then printf '%s\t%s\n' "$file" "$rest"; fi
+      done
+      if [ -e "$out/missed.txt" ]; then
+        name "$out/missed.txt" | sort -u | while read -r mutant; do
+          printf '%s\t%s\t%s\n' "$1" "$mutant" \
+            "$(awk -F '\t' -v file="$1" -v mutant="$mutant" '$1 == file && $2 == mutant { print $3 }' "$survivors")"
+        done
+      fi
+    } | sort
+  } >"$survivors.new"
+  mv "$survivors.new" "$survivors"
+}
+
+"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
+
+left=0
+while read -r _ file; do
+  if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$file"; then continue; fi
+  if [ $SECONDS -ge $((minutes * 60)) ]; then
+    left=$((left + 1))
+    continue
+  fi
+  rm -rf "$out" "$out.old"
+  mutants "$file" 60 -- --lib -- "${slow[@]}"
+  [ -e "$out/caught.txt" ] || continue # it has nothing to break
+  caught=$(lines caught)
+  if [ "$(lines missed)$(lines timeout)" != 00 ]; then
+    mutants "$file" 400 --iterate -- --lib
+    caught=$((caught + $(lines caught)))
+  fi
+  note "$file"
+  printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$(lines unviable)" \
+    "$(lines missed)"
+done < <(git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
+  noted "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
+done | sort)
+[ $left -eq 0 ] || printf '%d files were not tried this time\n' "$left"
+awk -F '\t' 'NR > 1 && $3 == "" { print $1 ": " $2 ": nothing notices it, and nobody says why"; n++ } END { exit n > 0 }' "$survivors"
