@@ -90,7 +90,7 @@ note() { # file
   mv "$survivors.new" "$survivors"
 }
 
-"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
+"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide >&2
 
 left=0
 while read -r _ file; do
@@ -103,10 +103,13 @@ while read -r _ file; do
   mutants "$file" 60 -- --lib -- "${slow[@]}"
   [ -e "$out/caught.txt" ] || continue # it has nothing to break
   caught=$(lines caught)
-  if [ "$(lines missed)$(lines timeout)" != 00 ]; then
-    mutants "$file" 400 --iterate -- --lib
-    caught=$((caught + $(lines caught)))
-  fi
+  # What the quick ones did not notice, the others are asked.
+  for tests in --test=decide --lib; do
+    if [ "$(lines missed)$(lines timeout)" != 00 ]; then
+      mutants "$file" 400 --iterate -- "$tests"
+      caught=$((caught + $(lines caught)))
+    fi
+  done
   note "$file"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$(lines unviable)" \
     "$(lines missed)"

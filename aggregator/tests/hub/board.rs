@@ -16,8 +16,7 @@ use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason};
 use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::store::{GateObject, Key, Object, PackageObject};
 
-use crate::made::{R1, R2};
-use crate::reading::{open, with};
+use crate::reading::{R1, R2, open, with};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

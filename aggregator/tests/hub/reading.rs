@@ -8,9 +8,9 @@ use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::gate_verdict::{Gate, Question, State, read};
 use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
 
-use crate::made::{R1, R2};
-
 const NOW: f64 = 1_800_000_000.0;
+pub const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+pub const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 
 fn at(seconds: f64) -> Value {
     json!(time(seconds))
