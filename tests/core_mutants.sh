@@ -69,7 +69,7 @@ note() { # file
         if [ -e "$file" ] && [ "$file" != "$1" ]; then printf '%s\t%s\n' "$file" "$rest"; fi
       done
       printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n' "$1" "$(git hash-object "$1")" "$(date -u +%F)" "$commit" \
-        "$caught" "$(lines timeout)" "$(lines unviable)" "$(lines missed)"
+        "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
     } | sort
   } >"$record.new"
   mv "$record.new" "$record"
@@ -102,7 +102,7 @@ while read -r _ file; do
   rm -rf "$out" "$out.old"
   mutants "$file" 60 -- --lib -- "${slow[@]}"
   [ -e "$out/caught.txt" ] || continue # it has nothing to break
-  caught=$(lines caught)
+  caught=$(lines caught) unviable=$(lines unviable)
   # What the quick ones did not notice, the others are asked.
   for tests in --test=decide --lib; do
     if [ "$(lines missed)$(lines timeout)" != 00 ]; then
@@ -111,8 +111,7 @@ while read -r _ file; do
     fi
   done
   note "$file"
-  printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$(lines unviable)" \
-    "$(lines missed)"
+  printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 done < <(git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
   noted "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
 done | sort)
