@@ -8,6 +8,7 @@
 # a survivor is not explained.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tests/record.sh
 export LC_ALL=C
 minutes=${1:?for how many minutes?}
 shift
@@ -53,41 +54,18 @@ mutants() { # file, seconds, more
   git checkout --quiet -- "$file"
 }
 
-noted() { awk -F '\t' -v file="$1" -v hash="$(git hash-object "$1")" '$1 == file && $2 == hash' "$record"; }
-
 lines() { if [ -e "$out/$1.txt" ]; then wc -l <"$out/$1.txt"; else echo 0; fi; }
 
 # The same, without line and column, which move.
 name() { sed -E 's/^[^:]*:[0-9]+:[0-9]+: //' "$@"; }
 
-# Takes the place of what was noted of the file, and of files that are gone.
 note() { # file
-  {
-    head -n 1 "$record"
-    {
-      tail -n +2 "$record" | while IFS=$'\t' read -r file rest; do
-        if [ -e "$file" ] && [ "$file" != "$1" ]; then printf '%s\t%s\n' "$file" "$rest"; fi
-      done
-      printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n' "$1" "$(git hash-object "$1")" "$(date -u +%F)" "$commit" \
-        "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
-    } | sort
-  } >"$record.new"
-  mv "$record.new" "$record"
-  {
-    head -n 1 "$survivors"
-    {
-      tail -n +2 "$survivors" | while IFS=$'\t' read -r file rest; do
-        if [ -e "$file" ] && [ "$file" != "$1" ]; then printf '%s\t%s\n' "$file" "$rest"; fi
-      done
-      if [ -e "$out/missed.txt" ]; then
-        name "$out/missed.txt" | sort -u | while read -r mutant; do
-          printf '%s\t%s\t%s\n' "$1" "$mutant" \
-            "$(awk -F '\t' -v file="$1" -v mutant="$mutant" '$1 == file && $2 == mutant { print $3 }' "$survivors")"
-        done
-      fi
-    } | sort
-  } >"$survivors.new"
-  mv "$survivors.new" "$survivors"
+  printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n' "$1" "$(git hash-object "$1")" "$(date -u +%F)" "$commit" \
+    "$caught" "$(lines timeout)" "$unviable" "$(lines missed)" | replace "$record" "$1"
+  if [ -e "$out/missed.txt" ]; then name "$out/missed.txt"; fi | sort -u | while read -r mutant; do
+    printf '%s\t%s\t%s\n' "$1" "$mutant" \
+      "$(awk -F '\t' -v file="$1" -v mutant="$mutant" '$1 == file && $2 == mutant { print $3 }' "$survivors")"
+  done | replace "$survivors" "$1"
 }
 
 "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide >&2
@@ -113,7 +91,7 @@ while read -r _ file; do
   note "$file"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 done < <(git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
-  noted "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
+  noted "$record" "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
 done | sort)
 [ $left -eq 0 ] || printf '%d files were not tried this time\n' "$left"
 awk -F '\t' 'NR > 1 && $3 == "" { print $1 ": " $2 ": nothing notices it, and nobody says why"; n++ } END { exit n > 0 }' "$survivors"

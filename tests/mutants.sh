@@ -8,6 +8,7 @@
 # longest ago. It fails as long as there is one that nothing noticed, that does not apply any more, or that could not be tried.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tests/record.sh
 export LC_ALL=C
 minutes=${1:?for how many minutes?}
 shift
@@ -36,23 +37,6 @@ is_asked_for() { # patch, names…
 }
 
 what() { sed -n 's/^What: //p;/^diff/q' "$1"; }
-
-# What was noted of a patch, unless it is another one now: its hash, when it was tried, at which commit, what noticed.
-noted() { awk -F '\t' -v patch="$1" -v hash="$(git hash-object "$1")" '$1 == patch && $2 == hash' "$record"; }
-
-# Takes the place of what was noted of the patch, and of patches that are gone.
-note() { # patch, what noticed
-  {
-    head -n 1 "$record"
-    {
-      tail -n +2 "$record" | while IFS=$'\t' read -r patch rest; do
-        if [ -e "$patch" ] && [ "$patch" != "$1" ]; then printf '%s\t%s\n' "$patch" "$rest"; fi
-      done
-      printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$(git hash-object "$1")" "$(date -u +%FT%TZ)" "$commit" "$2"
-    } | sort
-  } >"$record.new"
-  mv "$record.new" "$record"
-}
 
 # Sets `seen`.
 try() { # patch
@@ -85,7 +69,7 @@ says how many did, with the first of them, and when that was tried, at which com
 |---|---|---|
 TEXT
     for patch in */*.patch; do
-      noted "$patch" | awk -F '\t' -v what="$(what "$patch")" '
+      noted "$record" "$patch" | awk -F '\t' -v what="$(what "$patch")" '
         { printf "| %s | %s | %s, %s |\n", what, $5, substr($3, 1, 10), $4; n++ }
         END { if (!n) printf "| %s | not tried yet | |\n", what }'
     done
@@ -108,12 +92,13 @@ while read -r _ patch; do
   fi
   try "$patch"
   printf '%s: %s\n' "$(what "$patch")" "$seen"
-  note "$patch" "$seen"
+  printf '%s\t%s\t%s\t%s\t%s\n' "$patch" "$(git hash-object "$patch")" "$(date -u +%FT%TZ)" "$commit" "$seen" |
+    replace "$record" "$patch"
 done < <(for patch in */*.patch; do
-  noted "$patch" | awk -F '\t' -v patch="$patch" '{ when = $5 ~ /^\*\*/ ? 0 : $3 } END { print when + 0 ? when : 0, patch }'
+  noted "$record" "$patch" | awk -F '\t' -v patch="$patch" '{ when = $5 ~ /^\*\*/ ? 0 : $3 } END { print when + 0 ? when : 0, patch }'
 done | sort)
 [ $left -eq 0 ] || printf '%d were not tried this time\n' "$left"
 
 for patch in */*.patch; do
-  noted "$patch"
+  noted "$record" "$patch"
 done | awk -F '\t' '$5 ~ /^\*\*/ { print $1 ": " $5; n++ } END { exit n > 0 }'

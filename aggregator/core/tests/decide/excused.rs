@@ -13,7 +13,7 @@ use statusbridge_core::decide::excused::{Excuses, Nowhere, Profiled};
 use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::rollout_gate::{self};
 use statusbridge_core::decide::rows::rows;
-use statusbridge_core::decide::{Backend, Membership, Moment, Target, time};
+use statusbridge_core::decide::{Backend, Moment, Target, time};
 use statusbridge_core::fleet::observation::{Observation, Standing};
 
 use crate::made::*;
@@ -85,17 +85,10 @@ impl Case {
     fn package(&self, all: &[Target]) -> FleetPackageStatus {
         let (targets, excused) = self.excuses().split(all.into());
         fleet_package::decide(&fleet_package::Input {
-            spec: Ok(&self.package),
-            generation: 1,
             previous: self.package_before.as_ref(),
-            wanted: Wanted::literal(&self.package),
-            stages: &[],
-            targets: &targets,
-            excused: &excused,
-            membership: &Membership::Known,
-            rarely_scraped: None,
             backend: self.backend,
             moment: self.moment,
+            ..reported(&self.package, &targets, &excused)
         })
     }
 }

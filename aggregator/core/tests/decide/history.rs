@@ -38,17 +38,10 @@ impl Story {
     ) -> FleetPackageStatus {
         let spec = FleetPackageSpec { revision: revision.map(Into::into), ..package() };
         let status = decide(&Input {
-            spec: Ok(&spec),
-            wanted: Wanted::literal(&spec),
-            stages: &[],
-            rarely_scraped: None,
-            generation: 1,
             previous: self.status.as_ref(),
-            targets: &targets(seen),
-            excused: &Excused::nobody(),
-            membership: &Membership::Known,
             backend,
             moment: Moment { t: at(self.minute) - 5.0, now: at(self.minute) },
+            ..reported(&spec, &targets(seen), &Excused::nobody())
         });
         self.minute += 1;
         self.status = Some(status.clone());
@@ -158,15 +151,9 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
     let unreadable = decide(&Input {
         spec: Err("of tomorrow"),
         wanted: Wanted::Own,
-        stages: &[],
-        rarely_scraped: None,
         generation: 2,
         previous: Some(&silent),
-        targets: &[],
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        backend: Backend::Answers,
-        moment: NOW,
+        ..reported(&package(), &[], &Excused::nobody())
     });
     assert_eq!(unreadable.history, before.history);
     assert_eq!(unreadable.last_healthy_revision, before.last_healthy_revision);
@@ -178,17 +165,9 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
     let before = story.judge(R2, [fresh(healthy(R2))]);
     let spec = package();
     let status = decide(&Input {
-        spec: Ok(&spec),
-        wanted: Wanted::literal(&spec),
-        stages: &[],
-        rarely_scraped: None,
-        generation: 1,
         previous: Some(&before),
-        targets: &[],
-        excused: &Excused::nobody(),
         membership: &Membership::Forbidden("this namespace may not see it".into()),
-        backend: Backend::Answers,
-        moment: NOW,
+        ..reported(&spec, &[], &Excused::nobody())
     });
     assert_eq!((status.history, status.last_healthy_revision), (vec![], None));
 }
@@ -246,17 +225,8 @@ fn the_last_healthy_revision_is_one_that_the_whole_package_had() {
         ..package()
     };
     let status = decide(&Input {
-        spec: Ok(&too_few),
-        wanted: Wanted::literal(&too_few),
-        stages: &[],
-        rarely_scraped: None,
-        generation: 1,
         previous: story.status.as_ref(),
-        targets: &targets([fresh(healthy(R2))]),
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        backend: Backend::Answers,
-        moment: NOW,
+        ..reported(&too_few, &targets([fresh(healthy(R2))]), &Excused::nobody())
     });
     assert_eq!(status.last_healthy_revision.as_deref(), Some(R3), "too few are not all");
 }

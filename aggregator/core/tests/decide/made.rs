@@ -9,6 +9,7 @@ use statusbridge_api::rollout_gate::{FleetPackageRef, GateTerms, RolloutGateSpec
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::Excused;
+use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target};
@@ -77,6 +78,27 @@ pub fn asked<'a>(
         checks: &[],
         freezes: Freezes::default(),
         approvals: Approvals::default(),
+        backend: Backend::Answers,
+        moment: NOW,
+    }
+}
+
+/// All that a FleetPackage's status depends on, where nothing is out of the ordinary and it was never judged before.
+pub fn reported<'a>(
+    spec: &'a FleetPackageSpec,
+    targets: &'a [Target],
+    excused: &'a Excused<'a>,
+) -> fleet_package::Input<'a> {
+    fleet_package::Input {
+        spec: Ok(spec),
+        generation: 1,
+        previous: None,
+        wanted: Wanted::literal(spec),
+        stages: &[],
+        rarely_scraped: None,
+        targets,
+        excused,
+        membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,
     }

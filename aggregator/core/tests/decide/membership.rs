@@ -41,17 +41,11 @@ fn report_of(
     moment: Moment,
 ) -> FleetPackageStatus {
     fleet_package::decide(&fleet_package::Input {
-        stages: &[],
-        rarely_scraped: None,
-        spec: Ok(&FleetPackageSpec { clusters: selected(), ..package() }),
-        generation: 1,
         previous,
         wanted: Wanted::Revision(R2),
-        targets,
-        excused: &Excused::nobody(),
         membership,
-        backend: Backend::Answers,
         moment,
+        ..reported(&FleetPackageSpec { clusters: selected(), ..package() }, targets, &Excused::nobody())
     })
 }
 
@@ -204,17 +198,8 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
     let mut clusters = selected();
     clusters.selector.as_mut().unwrap().match_labels.insert("en v".into(), "prod".into());
     let report = fleet_package::decide(&fleet_package::Input {
-        stages: &[],
-        rarely_scraped: None,
-        spec: Ok(&FleetPackageSpec { clusters, ..package() }),
-        generation: 1,
-        previous: None,
         wanted: Wanted::Revision(R2),
-        targets: &[],
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        backend: Backend::Answers,
-        moment: NOW,
+        ..reported(&FleetPackageSpec { clusters, ..package() }, &[], &Excused::nobody())
     });
     assert_eq!(reason_of(&report.conditions, READY), "InvalidSpec");
     let mut both = selected();

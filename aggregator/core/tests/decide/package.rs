@@ -13,19 +13,7 @@ use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 use crate::made::*;
 
 fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observation>) -> FleetPackageStatus {
-    decide(&Input {
-        spec: Ok(spec),
-        generation: 4,
-        previous: None,
-        wanted: Wanted::literal(spec),
-        stages: &[],
-        rarely_scraped: None,
-        targets: &targets(observations),
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        backend: Backend::Answers,
-        moment: NOW,
-    })
+    decide(&Input { generation: 4, ..reported(spec, &targets(observations), &Excused::nobody()) })
 }
 
 fn ready_reason(status: &FleetPackageStatus) -> &str {
@@ -99,17 +87,11 @@ fn the_last_healthy_revision_is_remembered() {
     assert_eq!(first.last_healthy_revision.as_deref(), Some(R2));
     let spec = FleetPackageSpec { revision: Some(R3.into()), ..package() };
     let next = decide(&Input {
-        spec: Ok(&spec),
         generation: 5,
         previous: Some(&first),
         wanted: Wanted::literal(&package()),
-        targets: &targets([fresh(moving(R2, R3))]),
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
-        stages: &[],
-        rarely_scraped: None,
-        backend: Backend::Answers,
         moment: Moment { t: T + 60.0, now: T + 65.0 },
+        ..reported(&spec, &targets([fresh(moving(R2, R3))]), &Excused::nobody())
     });
     assert_eq!(next.last_healthy_revision.as_deref(), Some(R2));
     let since = |status: &FleetPackageStatus, kind| {
@@ -130,16 +112,8 @@ fn a_spec_that_cannot_be_read_is_stalled() {
     ] {
         let status = decide(&Input {
             spec,
-            generation: 1,
-            previous: None,
             wanted: spec.map_or(Wanted::Own, Wanted::literal),
-            targets: &[],
-            excused: &Excused::nobody(),
-            membership: &Membership::Known,
-            stages: &[],
-            rarely_scraped: None,
-            backend: Backend::Answers,
-            moment: NOW,
+            ..reported(&package(), &[], &Excused::nobody())
         });
         assert_eq!(ready_reason(&status), "InvalidSpec");
         assert_eq!(find(&status.conditions, STALLED).unwrap().message, error);
@@ -157,13 +131,10 @@ fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
             generation,
             previous: Some(previous),
             wanted: Wanted::literal(&spec),
-            targets: &[],
-            excused: &Excused::nobody(),
             membership,
-            stages: &[],
-            rarely_scraped: None,
             backend,
             moment: Moment { t: T + 60.0, now: T + 65.0 },
+            ..reported(&package(), &[], &Excused::nobody())
         })
     };
     let known = |status: &FleetPackageStatus| {
@@ -209,17 +180,11 @@ fn judge_referring(
     observations: impl IntoIterator<Item = Observation>,
 ) -> FleetPackageStatus {
     decide(&Input {
-        stages: &[],
-        rarely_scraped: None,
-        spec: Ok(&referring()),
         generation: 4,
         previous,
         wanted,
-        targets: &targets(observations),
-        excused: &Excused::nobody(),
-        membership: &Membership::Known,
         backend,
-        moment: NOW,
+        ..reported(&referring(), &targets(observations), &Excused::nobody())
     })
 }
 
@@ -311,17 +276,8 @@ fn a_typical_status_reads_well() {
 fn a_stale_after_that_is_too_short_for_the_scrapes_is_told_and_blocks_nothing() {
     let judge = |observation| {
         decide(&Input {
-            wanted: Wanted::literal(&package()),
-            spec: Ok(&package()),
-            generation: 1,
-            previous: None,
-            targets: &targets([observation]),
-            excused: &Excused::nobody(),
-            membership: &Membership::Known,
-            stages: &[],
             rarely_scraped: Some(RarelyScraped { cluster: "c00", interval: 59.98 }),
-            backend: Backend::Answers,
-            moment: NOW,
+            ..reported(&package(), &targets([observation]), &Excused::nobody())
         })
     };
     let warning = "staleAfter 3m is short for scrapes that are 60 s apart (c00): 245s or more is advised";
