@@ -64,11 +64,11 @@ model: cargo ## Try N generated histories (default 5000), always new ones, on th
 histories: cargo ## Play the model for MINUTES (60) on seeds that were not played before, and note them in tests/histories.tsv
 	@tests/histories.sh $(or $(MINUTES),60) $(N)
 
-# BACKEND=victoria-metrics puts one behind Prometheus, ONLY=Sweeper makes only the faults of that name before the storm.
-# See docs/proof.md.
+# TRANSPORT=victoria-metrics puts one behind Prometheus, TRANSPORT=push has exporters push. ONLY=Sweeper makes only the faults of that
+# name before the storm. See docs/proof.md.
 faults: export STATUSBRIDGE_FAULTS_MINUTES = $(MINUTES)
 faults: export STATUSBRIDGE_FAULTS_SEED = $(SEED)
-faults: export STATUSBRIDGE_FAULTS_BACKEND = $(BACKEND)
+faults: export STATUSBRIDGE_FAULTS_TRANSPORT = $(TRANSPORT)
 faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm

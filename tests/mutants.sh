@@ -22,7 +22,7 @@ commit=$(git rev-parse --short HEAD)
 git worktree remove --force "$copy" 2>/dev/null || true
 git worktree prune
 git worktree add --quiet --detach "$copy" HEAD
-export CARGO_TARGET_DIR=$target RUST_BACKTRACE=0
+export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
 log=$target/log
 cd "$copy/tests/mutants"
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -40,6 +40,8 @@ pub enum Fault {
     /// What a query was answered first is its answer for ever, whatever time it asks about and however far back it looks
     /// from there. Connections that exist are cut. Query APIs and pages over plain HTTP only.
     OldAnswers,
+    /// What a client sends first is sent for ever in place of what it sends. Connections that exist are cut. Plain HTTP only.
+    OldRequests,
     /// Every series comes twice, the second time with the label `replica="twin"`, as from two servers that scrape
     /// the same. Connections that exist are cut. Query APIs over plain HTTP only.
     Twins,
@@ -58,7 +60,7 @@ impl Fault {
     }
 }
 
-/// Old answers, by request.
+/// Old answers by request, or the first request.
 type Memory = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +89,24 @@ impl FaultProxy {
     /// # Errors
     /// When no port can be had.
     pub async fn start(rig: &Rig, upstream: SocketAddr) -> Result<Self> {
+        Self::balance(rig, &[upstream]).await
+    }
+
+    /// A proxy that connects to each of these in turn, and passes everything.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn balance(rig: &Rig, upstreams: &[SocketAddr]) -> Result<Self> {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address()).await.context("listening")?;
         let (setting, receiver) = watch::channel(Setting { fault: Fault::Pass, round: 0, age: 0 });
         let (passed, memory) = (Arc::default(), Memory::default());
-        let way = Way { upstream, passed: Arc::clone(&passed), memory: Arc::clone(&memory) };
+        let way = Way {
+            upstreams: upstreams.into(),
+            turn: Arc::default(),
+            passed: Arc::clone(&passed),
+            memory: Arc::clone(&memory),
+        };
         let task = tokio::spawn(accept(listener, port.address(), way, receiver));
         Ok(Self { port, setting, passed, memory, task, _rig: rig.clone() })
     }
@@ -107,7 +122,7 @@ impl FaultProxy {
     }
 
     /// Switches. Going between [`Fault::Pass`], [`Fault::Freeze`] and [`Fault::Slow`] keeps the connections, all else
-    /// cuts them. Old answers are forgotten.
+    /// cuts them. Old answers and requests are forgotten.
     pub fn set(&self, fault: Fault) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.setting.send_modify(|s| {
@@ -144,9 +159,28 @@ impl Drop for FaultProxy {
 /// What a connection needs to know besides the setting.
 #[derive(Debug, Clone)]
 struct Way {
-    upstream: SocketAddr,
+    upstreams: Arc<[SocketAddr]>,
+    /// How many connections were made.
+    turn: Arc<AtomicUsize>,
     passed: Arc<AtomicU64>,
     memory: Memory,
+}
+
+impl Way {
+    async fn connect(&self) -> Result<TcpStream> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        Ok(TcpStream::connect(self.upstreams[turn % self.upstreams.len()]).await?)
+    }
+
+    /// What is answered to a request that asks for the connection to be closed.
+    async fn exchange(&self, head: &[u8], body: &[u8]) -> Result<Vec<u8>> {
+        let mut server = self.connect().await?;
+        server.write_all(head).await?;
+        server.write_all(body).await?;
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).await?;
+        Ok(answer)
+    }
 }
 
 async fn accept(listener: TcpListener, address: SocketAddr, way: Way, mut setting: watch::Receiver<Setting>) {
@@ -192,6 +226,7 @@ async fn connection(client: TcpStream, way: Way, setting: watch::Receiver<Settin
             Fault::TooManyRequests => refuse(client, "429 Too Many Requests").await,
             Fault::HalfBody => half_body(client, &way).await,
             Fault::OldAnswers => old_answers(client, &way).await,
+            Fault::OldRequests => old_requests(client, &way).await,
             Fault::Partial => partial(client, &way).await,
             Fault::Twins => twice(client, &way, Some("twin")).await,
             Fault::Doubles => twice(client, &way, None).await,
@@ -215,7 +250,7 @@ async fn thawed(setting: &mut watch::Receiver<Setting>, age: u64) -> Result<Dura
 async fn pass(client: TcpStream, way: &Way, mut setting: watch::Receiver<Setting>, age: u64) -> Result<()> {
     thawed(&mut setting, age).await?;
     let (client_read, client_write) = client.into_split();
-    let (server_read, server_write) = TcpStream::connect(way.upstream).await?.into_split();
+    let (server_read, server_write) = way.connect().await?.into_split();
     let nothing = AtomicU64::new(0);
     let up = copy(client_read, server_write, setting.clone(), age, &nothing);
     let down = copy(server_read, client_write, setting, age, &way.passed);
@@ -282,22 +317,26 @@ async fn refuse(mut client: TcpStream, status: &str) -> Result<()> {
     Ok(())
 }
 
+/// What is answered to a request as it is, but that the server ends its answer with the connection.
+async fn last_answer(request: &[u8], way: &Way) -> Result<Vec<u8>> {
+    let (head, body) = request.split_at(head_length(request).context("no head")?);
+    way.exchange(&[&head[..head.len() - 2], b"Connection: close\r\n\r\n"].concat(), body).await
+}
+
 async fn half_body(mut client: TcpStream, way: &Way) -> Result<()> {
+    let full = last_answer(&read_request(&mut client).await?, way).await?;
+    let head = head_length(&full).context("no head in the answer")?;
+    answer(client, way, &full[..head + (full.len() - head) / 2]).await
+}
+
+async fn old_requests(mut client: TcpStream, way: &Way) -> Result<()> {
     let request = read_request(&mut client).await?;
-    let head = head_length(&request).context("no head")?;
-    let mut server = TcpStream::connect(way.upstream).await?;
-    // Asked to close, the server ends its answer with the connection.
-    server.write_all(&request[..head - 2]).await?;
-    server.write_all(b"Connection: close\r\n\r\n").await?;
-    server.write_all(&request[head..]).await?;
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).await?;
-    let head = head_length(&answer).context("no head in the answer")?;
-    let half = head + (answer.len() - head) / 2;
-    way.passed.fetch_add(half as u64, Ordering::Relaxed);
-    client.write_all(&answer[..half]).await?;
-    client.shutdown().await?;
-    Ok(())
+    let first = {
+        let mut memory = way.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.entry(Vec::new()).or_insert(request).clone()
+    };
+    let said = last_answer(&first, way).await?;
+    answer(client, way, &said).await
 }
 
 /// An answer that is neither in chunks nor compressed.
@@ -318,11 +357,7 @@ async fn ask(request: &[u8], way: &Way) -> Result<Answer> {
     };
     let lines: Vec<String> =
         text.lines().filter(kept).map(|line| line.replace(" HTTP/1.1", " HTTP/1.0")).collect();
-    let mut server = TcpStream::connect(way.upstream).await?;
-    server.write_all((lines.join("\r\n") + "\r\n\r\n").as_bytes()).await?;
-    server.write_all(&request[head..]).await?;
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).await?;
+    let mut answer = way.exchange((lines.join("\r\n") + "\r\n\r\n").as_bytes(), &request[head..]).await?;
     let head = head_length(&answer).context("no head in the answer")?;
     let body = answer.split_off(head);
     let head = String::from_utf8(answer)?;

@@ -262,6 +262,30 @@ async fn the_fault_proxy_spoils_what_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn the_fault_proxy_leads_to_servers_in_turn_and_sends_old_requests() {
+    run("fault-proxy-turns", async |rig| {
+        let servers = [FileServer::start().await?, FileServer::start().await?];
+        for (server, name) in servers.iter().zip(["a", "b"]) {
+            server.put("/name", name);
+            server.put("/other", format!("other-{name}"));
+        }
+        let proxy = FaultProxy::balance(rig, &servers.each_ref().map(FileServer::address)).await?;
+        let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build()?;
+        let get = async |path: &str| -> Result<String> {
+            let answer = http.get(format!("{}{path}", proxy.url())).send().await?;
+            Ok(answer.error_for_status()?.text().await?)
+        };
+        assert_eq!([get("/name").await?, get("/name").await?, get("/other").await?], ["a", "b", "other-a"]);
+        proxy.set(Fault::OldRequests);
+        assert_eq!([get("/name").await?, get("/other").await?], ["b", "a"]);
+        proxy.set(Fault::OldRequests);
+        assert_eq!([get("/other").await?, get("/name").await?], ["other-b", "other-a"]);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_fault_proxy_spoils_answers_of_query_apis() {
     run("fault-proxy-queries", async |rig| {
         let server = FileServer::start().await?;

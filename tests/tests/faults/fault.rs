@@ -5,6 +5,17 @@ use statusbridge_tests::Fault as Network;
 use std::fmt;
 use std::time::Duration;
 
+/// How what exporters say comes to the aggregators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// It scrapes exporters, and is queried.
+    Prometheus,
+    /// It is queried, and gets from Prometheus, by remote write, what that scrapes.
+    VictoriaMetrics,
+    /// Exporters push to whichever replica they are led to.
+    Push,
+}
+
 /// How long a slowed connection holds back what passes.
 pub(crate) const DELAY: Duration = Duration::from_millis(300);
 
@@ -24,6 +35,8 @@ pub(crate) enum Place {
     HubEtcd,
     ExporterToApi(usize),
     PrometheusToExporter(usize),
+    /// Pushes.
+    ExporterToHub(usize),
     PrometheusToStore,
     AggregatorToBackend(usize),
     AggregatorToHub(usize),
@@ -47,14 +60,16 @@ pub(crate) enum How {
     Slowed,
     /// Connections stay, and nothing passes.
     HalfOpen,
-    /// Every query is answered 500.
+    /// Every query or push is answered 500.
     Errors,
-    /// Every query is answered 429.
+    /// Every query or push is answered 429.
     TooManyRequests,
     /// Every answer breaks off in the middle.
     HalfBodies,
     /// Every query or scrape gets the answer that it got first.
     OldAnswers,
+    /// The first push is sent again in place of every other.
+    OldRequests,
     /// Every series comes from a second replica too.
     Twins,
     /// Every series comes twice.
@@ -68,6 +83,9 @@ const ETCD: &[How] = &[How::Killed, How::Frozen, How::Restored];
 const CONNECTION: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
 /// A gateway may stand there.
 const SCRAPES: &[How] = &[How::Cut, How::Slowed, How::HalfOpen, How::OldAnswers];
+/// So it may here.
+const PUSHES: &[How] =
+    &[How::Cut, How::Slowed, How::HalfOpen, How::Errors, How::TooManyRequests, How::OldRequests];
 const BACKEND: &[How] = &[
     How::Cut,
     How::Slowed,
@@ -82,20 +100,38 @@ const BACKEND: &[How] = &[
 
 impl Place {
     /// Every place in a system of so many clusters and replicas.
-    pub(crate) fn all(clusters: usize, replicas: usize, with_store: bool) -> Vec<Self> {
-        let mut all = vec![Self::WorkloadEtcd, Self::Prometheus, Self::Sweeper, Self::HubApi, Self::HubEtcd];
-        all.push(Self::SweeperToHub);
+    pub(crate) fn all(clusters: usize, replicas: usize, transport: Transport) -> Vec<Self> {
+        let mut all =
+            vec![Self::WorkloadEtcd, Self::Sweeper, Self::HubApi, Self::HubEtcd, Self::SweeperToHub];
+        all.extend(Self::between(transport));
         for i in 0..clusters {
-            all.extend([Self::Exporter(i), Self::WorkloadApi(i)]);
-            all.extend([Self::ExporterToApi(i), Self::PrometheusToExporter(i)]);
+            all.extend(Self::of_a_cluster(transport).map(|of| of(i)));
         }
         for i in 0..replicas {
-            all.extend([Self::Aggregator(i), Self::AggregatorToBackend(i), Self::AggregatorToHub(i)]);
-        }
-        if with_store {
-            all.extend([Self::Store, Self::PrometheusToStore]);
+            all.extend([Self::Aggregator(i), Self::AggregatorToHub(i)]);
+            if transport != Transport::Push {
+                all.push(Self::AggregatorToBackend(i));
+            }
         }
         all
+    }
+
+    /// Those that each cluster has.
+    pub(crate) const fn of_a_cluster(transport: Transport) -> [fn(usize) -> Self; 4] {
+        let metrics = match transport {
+            Transport::Push => Self::ExporterToHub,
+            Transport::Prometheus | Transport::VictoriaMetrics => Self::PrometheusToExporter,
+        };
+        [Self::Exporter, Self::WorkloadApi, Self::ExporterToApi, metrics]
+    }
+
+    /// Those between the clusters and what aggregators query.
+    pub(crate) const fn between(transport: Transport) -> &'static [Self] {
+        match transport {
+            Transport::Prometheus => &[Self::Prometheus],
+            Transport::VictoriaMetrics => &[Self::Prometheus, Self::Store, Self::PrometheusToStore],
+            Transport::Push => &[],
+        }
     }
 
     /// All that can go wrong there.
@@ -114,6 +150,7 @@ impl Place {
             | Self::AggregatorToHub(_)
             | Self::SweeperToHub => CONNECTION,
             Self::PrometheusToExporter(_) => SCRAPES,
+            Self::ExporterToHub(_) => PUSHES,
             Self::AggregatorToBackend(_) => BACKEND,
         }
     }
@@ -148,6 +185,7 @@ impl Fault {
             How::TooManyRequests => Network::TooManyRequests,
             How::HalfBodies => Network::HalfBody,
             How::OldAnswers => Network::OldAnswers,
+            How::OldRequests => Network::OldRequests,
             How::Twins => Network::Twins,
             How::Doubles => Network::Doubles,
         })

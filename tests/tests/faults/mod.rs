@@ -14,14 +14,15 @@ mod timeline;
 
 use anyhow::{Context, Result, bail, ensure};
 use check::ReceiptLog;
+use fault::Transport;
 use statusbridge_tests::{Rig, run};
 use std::time::Duration;
-use system::{Backend, CLUSTERS, System, revision};
+use system::{CLUSTERS, System, revision};
 use timeline::Truth;
 
 /// A system in which everything is healthy at the first revision, and all gates are open.
-async fn healthy(rig: &Rig, backend: Backend) -> Result<System> {
-    let system = System::start(rig, backend).await?;
+async fn healthy(rig: &Rig, transport: Transport) -> Result<System> {
+    let system = System::start(rig, transport).await?;
     for cluster in 0..CLUSTERS.len() {
         system.becomes(cluster, Truth::Healthy(revision(1)));
     }
@@ -38,14 +39,14 @@ fn told<T>(system: &System, result: Result<T>) -> Result<T> {
 }
 
 /// Makes every fault that is in these of all rounds.
-async fn every_fault(system: &System, with_store: bool, these: impl Fn(usize) -> bool) -> Result<()> {
-    let (count, mut made) = (rounds::rounds(0, with_store).len(), 0);
+async fn every_fault(system: &System, these: impl Fn(usize) -> bool) -> Result<()> {
+    let (count, mut made) = (rounds::rounds(0, system.transport()).len(), 0);
     for i in (0..count).filter(|i| these(*i)) {
         let leader = statusbridge_tests::eventually(statusbridge_tests::SOON, "one leads", async || {
             system.leader().await
         })
         .await?;
-        let round = &rounds::rounds(leader, with_store)[i];
+        let round = &rounds::rounds(leader, system.transport())[i];
         let names: Vec<String> = round.faults.iter().map(ToString::to_string).collect();
         let only = std::env::var("STATUSBRIDGE_FAULTS_ONLY").unwrap_or_default();
         if !names.join(", ").contains(&only) {
@@ -80,11 +81,11 @@ fn seed() -> u64 {
     setting("STATUSBRIDGE_FAULTS_SEED").map_or_else(|| timeline::now() as u64, |seed| seed as u64)
 }
 
-/// Two tests make every fault between them, each on servers of its own, so that they can run side by side.
+/// With Prometheus two tests make every fault between them, each on servers of its own, so that they can run side by side.
 async fn every_second_fault(name: &str, first: usize) {
     run(name, async |rig| {
-        let system = healthy(rig, Backend::Prometheus).await?;
-        every_fault(&system, false, |round| round % 2 == first).await
+        let system = healthy(rig, Transport::Prometheus).await?;
+        every_fault(&system, |round| round % 2 == first).await
     })
     .await;
 }
@@ -100,17 +101,27 @@ async fn no_gate_opens_on_a_lie_whatever_else_fails_and_all_open_when_it_is_over
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_gate_opens_on_a_lie_whatever_fails_where_exporters_push() {
+    run("faults-push", async |rig| {
+        let system = healthy(rig, Transport::Push).await?;
+        every_fault(&system, |_| true).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "as long as one likes: make faults MINUTES=30"]
 async fn every_fault_and_a_long_storm() {
     run("faults-long", async |rig| {
-        let backend = match std::env::var("STATUSBRIDGE_FAULTS_BACKEND").as_deref() {
-            Ok("victoria-metrics") => Backend::VictoriaMetrics,
-            Err(_) | Ok("" | "prometheus") => Backend::Prometheus,
-            Ok(other) => bail!("there is no backend {other:?}"),
+        let transport = match std::env::var("STATUSBRIDGE_FAULTS_TRANSPORT").as_deref() {
+            Err(_) | Ok("" | "prometheus") => Transport::Prometheus,
+            Ok("victoria-metrics") => Transport::VictoriaMetrics,
+            Ok("push") => Transport::Push,
+            Ok(other) => bail!("there is no transport {other:?}: prometheus, victoria-metrics or push"),
         };
         let minutes = setting("STATUSBRIDGE_FAULTS_MINUTES").unwrap_or(10.0);
-        let system = healthy(rig, backend).await?;
-        every_fault(&system, backend == Backend::VictoriaMetrics, |_| true).await?;
+        let system = healthy(rig, transport).await?;
+        every_fault(&system, |_| true).await?;
         storm(&system, seed(), Duration::from_secs_f64(minutes * 60.0)).await
     })
     .await;

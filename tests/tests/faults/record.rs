@@ -1,7 +1,7 @@
 //! Every version of every gate, plan and record, read from the hub's etcd: there is none that this does not see,
 //! whatever becomes of API servers and watches.
 
-use crate::faults::timeline::{Version, now};
+use crate::faults::timeline::{Timeline, Version, now};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::{Etcd, SOON, eventually};
@@ -11,13 +11,12 @@ use tokio::task::JoinHandle;
 
 #[derive(Debug, Default)]
 struct Seen {
-    versions: Vec<Version>,
     /// The store's revision up to which all is known.
     revision: u64,
     fault: Option<String>,
 }
 
-/// The recorder.
+/// Adds versions to a timeline.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     seen: Arc<Mutex<Seen>>,
@@ -29,11 +28,11 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Records from now on what stands under a prefix of keys.
-    pub(crate) async fn start(etcd: &Etcd, prefix: &str) -> Result<Self> {
+    pub(crate) fn start(etcd: &Etcd, prefix: &str, log: Arc<Mutex<Timeline>>) -> Result<Self> {
         let http = reqwest::Client::builder().no_proxy().build()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (url, prefix) = (etcd.url(), prefix.to_owned());
-        let task = tokio::spawn(follow(http.clone(), url.clone(), prefix.clone(), Arc::clone(&seen)));
+        let task = tokio::spawn(follow(http.clone(), url.clone(), prefix.clone(), Arc::clone(&seen), log));
         Ok(Self { seen, task, url, prefix, http })
     }
 
@@ -41,16 +40,11 @@ impl Recorder {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen so far.
-    pub(crate) fn so_far(&self) -> Vec<Version> {
-        self.seen().versions.clone()
-    }
-
-    /// All versions up to now.
+    /// Waits until all versions up to now are recorded.
     ///
     /// # Errors
     /// When some may be missing.
-    pub(crate) async fn versions(&self) -> Result<Vec<Version>> {
+    pub(crate) async fn has_all(&self) -> Result<()> {
         let body = json!({"key": encode(self.prefix.as_bytes()), "range_end": encode(&after(&self.prefix))});
         let answer = self.http.post(format!("{}/v3/kv/range", self.url)).json(&body).send().await?;
         let answer: Value = answer.error_for_status()?.json().await?;
@@ -62,7 +56,7 @@ impl Recorder {
                 return Ok(Err(anyhow::anyhow!("versions are missing: {fault}")));
             }
             ensure!(seen.revision >= newest, "{} of {newest}", seen.revision);
-            Ok(Ok(seen.versions.clone()))
+            Ok(Ok(()))
         })
         .await?
     }
@@ -74,11 +68,17 @@ impl Drop for Recorder {
     }
 }
 
-async fn follow(http: reqwest::Client, url: String, prefix: String, seen: Arc<Mutex<Seen>>) {
+async fn follow(
+    http: reqwest::Client,
+    url: String,
+    prefix: String,
+    seen: Arc<Mutex<Seen>>,
+    log: Arc<Mutex<Timeline>>,
+) {
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         // A broken watch goes on where it was.
-        let ended = watch(&http, &url, &prefix, &seen).await;
+        let ended = watch(&http, &url, &prefix, &seen, &log).await;
         if lock().fault.is_some() {
             return;
         }
@@ -87,7 +87,13 @@ async fn follow(http: reqwest::Client, url: String, prefix: String, seen: Arc<Mu
     }
 }
 
-async fn watch(http: &reqwest::Client, url: &str, prefix: &str, seen: &Mutex<Seen>) -> Result<()> {
+async fn watch(
+    http: &reqwest::Client,
+    url: &str,
+    prefix: &str,
+    seen: &Mutex<Seen>,
+    log: &Mutex<Timeline>,
+) -> Result<()> {
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
     let next = lock().revision + 1;
     let request = json!({"create_request": {
@@ -100,7 +106,7 @@ async fn watch(http: &reqwest::Client, url: &str, prefix: &str, seen: &Mutex<See
         while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = buffer.drain(..=end).collect();
             let message: Value = serde_json::from_slice(&line).context("a line of the watch")?;
-            if let Err(error) = take(&message["result"], &mut lock()) {
+            if let Err(error) = take(&message["result"], &mut lock(), log) {
                 lock().fault = Some(format!("{error:#}"));
                 return Err(error);
             }
@@ -109,7 +115,7 @@ async fn watch(http: &reqwest::Client, url: &str, prefix: &str, seen: &Mutex<See
     bail!("the watch ended")
 }
 
-fn take(result: &Value, seen: &mut Seen) -> Result<()> {
+fn take(result: &Value, seen: &mut Seen, log: &Mutex<Timeline>) -> Result<()> {
     ensure!(result["canceled"] != true, "the watch was cancelled: {result}");
     for event in result["events"].as_array().into_iter().flatten() {
         let kv = &event["kv"];
@@ -120,11 +126,16 @@ fn take(result: &Value, seen: &mut Seen) -> Result<()> {
         let mut parts = key.rsplit('/').map(str::to_owned);
         let (name, resource) = (parts.next(), parts.nth(1));
         let (name, resource) = name.zip(resource).with_context(|| format!("the key {key}"))?;
-        let object = match event["type"] == "DELETE" {
+        let mut object = match event["type"] == "DELETE" {
             true => Value::Null,
             false => serde_json::from_slice(&text("value").context("the value")?)?,
         };
-        seen.versions.push(Version { resource, name, at: now(), object });
+        // Half of it, which nobody asks for.
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        let version = Version { resource, name, at: now(), object };
+        log.lock().unwrap_or_else(PoisonError::into_inner).versions.push(version);
     }
     Ok(())
 }

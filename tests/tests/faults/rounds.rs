@@ -1,9 +1,9 @@
 //! Every fault once: which of them are made together.
 //!
 //! What concerns one cluster alone is made in both clusters at once, another fault in each. The standby and the
-//! sweeper have nothing to do while the leader works, so what happens to them happens beside something else.
+//! sweeper have nothing to do while the leader works, so what happens to them happens beside that.
 
-use crate::faults::fault::{Fault, How, Place};
+use crate::faults::fault::{Fault, How, Place, Transport};
 use crate::faults::system::{CLUSTERS, System, revision};
 use crate::faults::timeline::Truth;
 use anyhow::{Context, Result};
@@ -22,31 +22,28 @@ pub(crate) struct Round {
 }
 
 /// All rounds, with the replica that leads and the one that stands by. Which they are is found out before each.
-pub(crate) fn rounds(leader: usize, with_store: bool) -> Vec<Round> {
+pub(crate) fn rounds(leader: usize, transport: Transport) -> Vec<Round> {
     let standby = 1 - leader;
     let at = |place: Place| place.ways().iter().map(move |how| Fault { place, how: *how });
     let mut standbys = at(Place::Aggregator(standby)).chain(at(Place::AggregatorToHub(standby)));
     let mut sweepers = at(Place::Sweeper).chain(at(Place::SweeperToHub));
     let mut rounds = Vec::new();
 
-    type Of = fn(usize) -> Place;
-    let kinds: [Of; 4] =
-        [Place::Exporter, Place::WorkloadApi, Place::ExporterToApi, Place::PrometheusToExporter];
-    let own: Vec<(Of, How)> =
-        kinds.iter().flat_map(|of| of(0).ways().iter().map(move |how| (*of, *how))).collect();
+    let kinds = Place::of_a_cluster(transport);
+    let own: Vec<_> =
+        kinds.into_iter().flat_map(|of| of(0).ways().iter().map(move |how| (of, *how))).collect();
     for pair in own.chunks(2) {
         let each = pair.iter().enumerate().map(|(i, (of, how))| Fault { place: of(i), how: *how });
-        let faults = each.chain(standbys.next()).collect();
+        let faults = each.chain(standbys.next()).chain(sweepers.next()).collect();
         rounds.push(Round { faults, bad: (0..pair.len()).collect(), closes: true });
     }
 
-    let mut before: Vec<Place> = vec![Place::Prometheus];
-    if with_store {
-        before.extend([Place::Store, Place::PrometheusToStore]);
+    let mut before = Place::between(transport).to_vec();
+    if transport != Transport::Push {
+        before.push(Place::AggregatorToBackend(leader));
     }
-    for fault in before.into_iter().flat_map(at).chain(at(Place::AggregatorToBackend(leader))) {
-        let faults = [fault].into_iter().chain(sweepers.next()).collect();
-        rounds.push(Round { faults, bad: vec![rounds.len() % 2], closes: true });
+    for fault in before.into_iter().flat_map(at) {
+        rounds.push(Round { faults: vec![fault], bad: vec![rounds.len() % 2], closes: true });
     }
     for fault in at(Place::WorkloadEtcd) {
         rounds.push(Round { faults: vec![fault], bad: vec![rounds.len() % 2], closes: false });
@@ -127,14 +124,14 @@ impl Round {
 #[test]
 fn every_fault_is_in_some_round() {
     use std::collections::BTreeSet;
-    for with_store in [false, true] {
-        let places = Place::all(2, 2, with_store);
+    for transport in [Transport::Prometheus, Transport::VictoriaMetrics, Transport::Push] {
+        let places = Place::all(2, 2, transport);
         let all: BTreeSet<String> = places
             .into_iter()
             .flat_map(|place| place.ways().iter().map(move |how| Fault { place, how: *how }.kind()))
             .collect();
         let made: BTreeSet<String> =
-            rounds(0, with_store).iter().flat_map(|round| &round.faults).map(|fault| fault.kind()).collect();
+            rounds(0, transport).iter().flat_map(|round| &round.faults).map(|fault| fault.kind()).collect();
         assert_eq!(made, all);
     }
 }

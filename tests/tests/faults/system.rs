@@ -5,10 +5,12 @@
 //!        ╲ API server ◀─╳─ exporter ◀─╳─┴ Prometheus (─╳▶ store) ◀────┴─╳─ aggregator b ─╳─┴▶ API server ─ etcd
 //!                                                                              sweeper ─╳─────▶
 //! ```
+//!
+//! Or exporters push, and there is neither Prometheus nor store: each has a proxy that leads it to the replicas in turn.
 
 use crate::faults::admissions;
 use crate::faults::check::{self, ReceiptLog, Rules};
-use crate::faults::fault::{DELAY, Fault, How, Place};
+use crate::faults::fault::{DELAY, Fault, How, Place, Transport};
 use crate::faults::record::Recorder;
 use crate::faults::timeline::{
     GATES as OF_GATES, Move, SLICES, Seconds, Timeline, Trouble, Truth, Version, now,
@@ -49,27 +51,20 @@ const LEASE_DURATION: u64 = 12;
 const RETRY_PERIOD: u64 = 1;
 const BACKEND_TIMEOUT: u64 = 2;
 
-/// Where queries go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backend {
-    Prometheus,
-    /// Behind Prometheus, by remote write.
-    VictoriaMetrics,
-}
-
-impl Backend {
-    /// Remote write takes its time.
+impl Transport {
+    /// Remote write takes its time; what is pushed is there.
     const fn settle_delay(self) -> u64 {
         match self {
             Self::Prometheus => 1,
             Self::VictoriaMetrics => 3,
+            Self::Push => 0,
         }
     }
 
     /// Four scrape intervals and the settle delay at least.
     const fn stale_after(self) -> u64 {
         match self {
-            Self::Prometheus => 6,
+            Self::Prometheus | Self::Push => 6,
             Self::VictoriaMetrics => 9,
         }
     }
@@ -86,7 +81,8 @@ struct Cluster {
     workload: Arc<Workload>,
     clock: WallClock,
     to_api: FaultProxy,
-    from_prometheus: FaultProxy,
+    /// Of what its exporter says: scrapes of it, or its pushes.
+    metrics: FaultProxy,
     goal: watch::Sender<Option<Truth>>,
     mover: Mutex<JoinHandle<()>>,
 }
@@ -95,7 +91,7 @@ struct Replica {
     aggregator: Aggregator,
     clock: WallClock,
     to_hub: FaultProxy,
-    to_backend: FaultProxy,
+    to_backend: Option<FaultProxy>,
 }
 
 type Log = Arc<Mutex<Timeline>>;
@@ -115,14 +111,14 @@ pub(crate) struct System {
     clusters: Vec<Cluster>,
     workload_etcd: Etcd,
     saved: Mutex<Saved>,
-    prometheus: Prometheus,
+    prometheus: Option<Prometheus>,
     store: Option<(VictoriaMetrics, FaultProxy)>,
     hub: ApiServer,
     hub_etcd: Etcd,
     replicas: Vec<Replica>,
     sweeper: Sweeper,
     sweeper_to_hub: FaultProxy,
-    backend: Backend,
+    transport: Transport,
     rules: Rules,
     log: Log,
     recorder: Recorder,
@@ -133,13 +129,19 @@ pub(crate) struct System {
 
 impl System {
     /// Starts all of it; nothing runs in the clusters yet, and there are no gates.
-    pub(crate) async fn start(rig: &Rig, backend: Backend) -> Result<Self> {
+    pub(crate) async fn start(rig: &Rig, transport: Transport) -> Result<Self> {
         let started = now();
         let log = Log::default();
         let (workload_etcd, hub_etcd) = (Etcd::start(rig).await?, Etcd::start(rig).await?);
+        let doors = [Port::reserve()?, Port::reserve()?];
+        let addresses = doors.each_ref().map(Port::address);
         let mut clusters = Vec::new();
         for name in CLUSTERS {
-            clusters.push(Cluster::start(rig, &workload_etcd, name, &log).await?);
+            let pushes = match transport {
+                Transport::Push => Some(FaultProxy::balance(rig, &addresses).await?),
+                Transport::Prometheus | Transport::VictoriaMetrics => None,
+            };
+            clusters.push(Cluster::start(rig, &workload_etcd, name, &log, pushes).await?);
         }
         workload_etcd.stop();
         let saved = Saved {
@@ -149,28 +151,42 @@ impl System {
         };
         workload_etcd.start_again().await?;
         let job = clusters.iter().fold(ScrapeJob::new("statusbridge"), |job, cluster| {
-            job.target(cluster.from_prometheus.address(), &[("cluster", cluster.workload.name())])
+            job.target(cluster.metrics.address(), &[("cluster", cluster.workload.name())])
         });
         let mut config = PrometheusConfig::with_jobs([job]);
-        let store = match backend {
-            Backend::Prometheus => None,
-            Backend::VictoriaMetrics => {
+        let store = match transport {
+            Transport::Prometheus | Transport::Push => None,
+            Transport::VictoriaMetrics => {
                 let store = VictoriaMetrics::start(rig).await?;
                 let connection = FaultProxy::start(rig, store.address()).await?;
                 config.remote_write.push(format!("{}/api/v1/write", connection.url()));
                 Some((store, connection))
             }
         };
-        let prometheus = Prometheus::start(rig, &config).await?;
-        let queried = store.as_ref().map_or(prometheus.address(), |(store, _)| store.address());
+        let prometheus = match transport {
+            Transport::Prometheus | Transport::VictoriaMetrics => {
+                Some(Prometheus::start(rig, &config).await?)
+            }
+            Transport::Push => None,
+        };
+        let queried =
+            store.as_ref().map(|(store, _)| store.address()).or(prometheus.as_ref().map(Prometheus::address));
         let hub = ApiServer::start(rig, &hub_etcd, "hub").await?;
         let accounts = hub::install(&hub).await?;
         let mut replicas = Vec::new();
-        for name in REPLICAS {
+        for (name, door) in REPLICAS.into_iter().zip(doors) {
             let to_hub = FaultProxy::start(rig, hub.address()).await?;
-            let to_backend = FaultProxy::start(rig, queried).await?;
+            let to_backend = match queried {
+                Some(address) => Some(FaultProxy::start(rig, address).await?),
+                None => None,
+            };
             let account = hub.via(&accounts.aggregator, to_hub.address())?;
-            let options = options(name, backend, &to_backend);
+            let mut options = match &to_backend {
+                Some(connection) => querying(transport, connection),
+                None => taking_pushes(rig, name, &door)?,
+            };
+            hub::LEASES.clone_into(&mut options.namespace);
+            options.more.extend(in_turn(name));
             let name = format!("aggregator-{name}");
             let clock = WallClock::of(rig, &name)?;
             let aggregator = Aggregator::start(rig, &name, &account, &options).await?;
@@ -181,9 +197,9 @@ impl System {
         let timeout = format!("{HEARTBEAT_TIMEOUT}s");
         let more = ["--heartbeat-timeout", &timeout];
         let sweeper = Sweeper::start(rig, "sweeper", &account, hub::LEASES, &more).await?;
-        let recorder = Recorder::start(&hub_etcd, "/registry-hub/statusbridge.dev/").await?;
+        let recorder = Recorder::start(&hub_etcd, "/registry-hub/statusbridge.dev/", Arc::clone(&log))?;
         let stalls = tokio::spawn(measure_stalls(Arc::clone(&log)));
-        let (rules, active) = (rules(backend), Mutex::default());
+        let (rules, active) = (rules(transport), Mutex::default());
         Ok(Self {
             clusters,
             workload_etcd,
@@ -195,7 +211,7 @@ impl System {
             replicas,
             sweeper,
             sweeper_to_hub,
-            backend,
+            transport,
             rules,
             log,
             recorder,
@@ -221,9 +237,13 @@ impl System {
         &self.rules
     }
 
+    pub(crate) const fn transport(&self) -> Transport {
+        self.transport
+    }
+
     /// Every fault that there can be.
     pub(crate) fn faults(&self) -> Vec<Fault> {
-        let places = Place::all(CLUSTERS.len(), REPLICAS.len(), self.backend == Backend::VictoriaMetrics);
+        let places = Place::all(CLUSTERS.len(), REPLICAS.len(), self.transport);
         places
             .into_iter()
             .flat_map(|place| place.ways().iter().map(move |how| Fault { place, how: *how }))
@@ -233,7 +253,7 @@ impl System {
     /// Makes the FleetPackage, or leaves it as it is.
     pub(crate) async fn report(&self) -> Result<()> {
         let package = json!({"source": SOURCE, "namespace": FLUX_NAMESPACE, "name": APP});
-        let stale_after = format!("{}s", self.backend.stale_after());
+        let stale_after = format!("{}s", self.transport.stale_after());
         // One gate is content with either of two clusters.
         let spec = json!({"package": package, "staleAfter": stale_after, "minObserved": 1});
         self.apply("FleetPackage", APP, spec).await
@@ -269,8 +289,8 @@ impl System {
     pub(crate) async fn is_admitted(&self, plan: &str, revision: &str, deadline: Duration) -> Result<()> {
         eventually(deadline, &format!("{plan} has admitted all clusters"), async || {
             self.revive()?;
-            let versions = self.recorder.so_far();
-            let slices = versions.iter().filter(|it| it.resource == SLICES);
+            let log = self.log();
+            let slices = log.versions.iter().filter(|it| it.resource == SLICES);
             let last: BTreeMap<&str, &Version> = slices
                 .filter(|it| admissions::plan_of(it) == plan)
                 .map(|it| (it.name.as_str(), it))
@@ -440,7 +460,7 @@ impl System {
     /// Starts again what has ended by itself, as whoever runs it would.
     pub(crate) fn revive(&self) -> Result<()> {
         let troubled: BTreeSet<Place> = self.troubled().into_iter().collect();
-        for place in Place::all(CLUSTERS.len(), REPLICAS.len(), self.store.is_some()) {
+        for place in Place::all(CLUSTERS.len(), REPLICAS.len(), self.transport) {
             let Ok(process) = self.process(place) else { continue };
             let is_away = matches!(place, Place::WorkloadApi(_)) && self.is_restored();
             if troubled.contains(&place) || is_away {
@@ -460,7 +480,7 @@ impl System {
             Place::Exporter(i) => self.clusters[i].workload.exporter.process(),
             Place::WorkloadApi(i) => self.clusters[i].workload.api.process(),
             Place::WorkloadEtcd => self.workload_etcd.process(),
-            Place::Prometheus => self.prometheus.process(),
+            Place::Prometheus => self.prometheus.as_ref().context("no Prometheus")?.process(),
             Place::Store => self.store.as_ref().context("no store")?.0.process(),
             Place::Aggregator(i) => self.replicas[i].aggregator.process(),
             Place::Sweeper => self.sweeper.process(),
@@ -473,9 +493,9 @@ impl System {
     fn proxy(&self, place: Place) -> Result<&FaultProxy> {
         Ok(match place {
             Place::ExporterToApi(i) => &self.clusters[i].to_api,
-            Place::PrometheusToExporter(i) => &self.clusters[i].from_prometheus,
+            Place::PrometheusToExporter(i) | Place::ExporterToHub(i) => &self.clusters[i].metrics,
             Place::PrometheusToStore => &self.store.as_ref().context("no store")?.1,
-            Place::AggregatorToBackend(i) => &self.replicas[i].to_backend,
+            Place::AggregatorToBackend(i) => self.replicas[i].to_backend.as_ref().context("no backend")?,
             Place::AggregatorToHub(i) => &self.replicas[i].to_hub,
             Place::SweeperToHub => &self.sweeper_to_hub,
             _ => bail!("{place:?} is no connection"),
@@ -487,9 +507,9 @@ impl System {
         let what = format!("{gates:?} are {}", if open { "open" } else { "closed" });
         eventually(deadline, &what, async || {
             self.revive()?;
-            let versions = self.recorder.so_far();
+            let log = self.log();
             for gate in gates {
-                let last = versions.iter().rev().find(|it| it.resource == OF_GATES && it.name == *gate);
+                let last = log.versions.iter().rev().find(|it| it.resource == OF_GATES && it.name == *gate);
                 let last = last.with_context(|| format!("there is no gate {gate}"))?;
                 ensure!(last.is_open() == open, "{gate}: {}", last.object["status"]);
             }
@@ -508,19 +528,14 @@ impl System {
         GATES.iter().filter(|(.., soak)| *soak == 0).map(|(name, ..)| *name).collect()
     }
 
-    /// All that has happened so far.
-    pub(crate) async fn timeline(&self) -> Result<Timeline> {
-        let versions = self.recorder.versions().await?;
-        Ok(Timeline { versions, ..self.log().clone() })
-    }
-
     /// Holds everything so far against the promise. What breaks it is told with what happened around it.
     ///
     /// # Errors
     /// When it is broken, or nobody knows.
     pub(crate) async fn check(&self) -> Result<ReceiptLog> {
         let at = now();
-        let timeline = self.timeline().await?;
+        self.recorder.has_all().await?;
+        let timeline = self.log();
         let (mut violations, mut tally) = check::check(&timeline, &self.rules, at);
         violations.extend(admissions::check(&timeline, &self.rules, &mut tally));
         let Some(first) = violations.first() else { return Ok(tally) };
@@ -532,8 +547,7 @@ impl System {
 
     /// What happened lately, for a failure.
     pub(crate) fn tell(&self) -> String {
-        let timeline = Timeline { versions: self.recorder.so_far(), ..self.log().clone() };
-        timeline.tell(self.started, now() - 120.0)
+        self.log().tell(self.started, now() - 120.0)
     }
 }
 
@@ -545,23 +559,41 @@ impl Drop for System {
 }
 
 impl Cluster {
-    async fn start(rig: &Rig, etcd: &Etcd, name: &str, log: &Log) -> Result<Self> {
+    /// Its exporter is scraped, unless it has a way for its pushes.
+    async fn start(
+        rig: &Rig,
+        etcd: &Etcd,
+        name: &str,
+        log: &Log,
+        pushes: Option<FaultProxy>,
+    ) -> Result<Self> {
         let api = ApiServer::start(rig, etcd, name).await?;
         api.install_crds(&crds::flux()?).await?;
         api.ensure_namespace(FLUX_NAMESPACE).await?;
         let to_api = FaultProxy::start(rig, api.address()).await?;
         let kubeconfig = api.kubeconfig_via(to_api.address())?;
-        let timeout = format!("{CONTACT_TIMEOUT}s");
-        let more = ["--contact-timeout", &timeout];
+        let mut more = vec!["--contact-timeout".to_owned(), format!("{CONTACT_TIMEOUT}s")];
+        if let Some(way) = &pushes {
+            let token = rig.file(&format!("{name}.token"), token(name))?;
+            let url = format!("{}/v1alpha1/push", way.url());
+            let file = token.display().to_string();
+            let flags =
+                [("--push-url", url), ("--push-token-file", file), ("--push-interval", "1s".to_owned())];
+            more.extend(flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]));
+        }
         let name = format!("exporter-{name}");
         let clock = WallClock::of(rig, &name)?;
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
         let exporter = Exporter::start(rig, &name, &kubeconfig, &more).await?;
-        let from_prometheus = FaultProxy::start(rig, exporter.address()).await?;
+        let metrics = match pushes {
+            Some(way) => way,
+            None => FaultProxy::start(rig, exporter.address()).await?,
+        };
         let workload = Arc::new(Workload::of(api, exporter).await?);
         workload.create(APP).await?;
         let (goal, goals) = watch::channel(None);
         let mover = Mutex::new(tokio::spawn(keep_moving(Arc::clone(&workload), goals, Arc::clone(log))));
-        Ok(Self { workload, clock, to_api, from_prometheus, goal, mover })
+        Ok(Self { workload, clock, to_api, metrics, goal, mover })
     }
 
     fn mover(&self) -> MutexGuard<'_, JoinHandle<()>> {
@@ -612,32 +644,50 @@ async fn measure_stalls(log: Log) {
     }
 }
 
-fn options(name: &str, backend: Backend, connection: &FaultProxy) -> AggregatorOptions {
+/// What a cluster's exporter shows when it pushes.
+fn token(cluster: &str) -> String {
+    format!("the token of {cluster}")
+}
+
+/// Options of an aggregator that queries.
+fn querying(transport: Transport, connection: &FaultProxy) -> AggregatorOptions {
     let mut options = AggregatorOptions::new(connection.url());
-    options.settle_delay = if backend.settle_delay() == 1 { "1s" } else { "3s" };
-    options.namespace = hub::LEASES.to_owned();
-    let seconds = |seconds: u64| format!("{seconds}s");
-    let flavour = match backend {
-        Backend::Prometheus => "prometheus",
-        Backend::VictoriaMetrics => "victoriametrics",
+    let (flavour, settle_delay) = match transport {
+        Transport::VictoriaMetrics => ("victoriametrics", "3s"),
+        Transport::Prometheus | Transport::Push => ("prometheus", "1s"),
     };
+    options.settle_delay = settle_delay;
+    let timeout = format!("{BACKEND_TIMEOUT}s");
+    let more = ["--backend-flavour", flavour, "--backend-timeout", &timeout];
+    options.more = more.map(str::to_owned).to_vec();
+    options
+}
+
+/// Options of an aggregator that exporters push to here.
+fn taking_pushes(rig: &Rig, name: &str, door: &Port) -> Result<AggregatorOptions> {
+    let tokens = json!(CLUSTERS.map(|cluster| token_entry(cluster, &token(cluster))));
+    let tokens = rig.file("tokens.yaml", tokens.to_string())?;
+    let push = json!({"listen": door.address(), "insecure": true, "tokensFile": tokens});
+    AggregatorOptions::configured(rig, &format!("replica-{name}"), &json!({"feeds": {"push": push}}))
+}
+
+/// Arguments of a replica that leads when it is its turn.
+fn in_turn(name: &str) -> impl Iterator<Item = String> {
+    let seconds = |seconds: u64| format!("{seconds}s");
     let more = [
         ("--identity", name.to_owned()),
-        ("--backend-flavour", flavour.to_owned()),
-        ("--backend-timeout", seconds(BACKEND_TIMEOUT)),
         ("--leader-elect-lease-duration", seconds(LEASE_DURATION)),
         ("--leader-elect-renew-deadline", seconds(LEASE_DURATION / 2)),
         ("--leader-elect-retry-period", seconds(RETRY_PERIOD)),
     ];
-    options.more = more.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
-    options
+    more.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value])
 }
 
-fn rules(backend: Backend) -> Rules {
+fn rules(transport: Transport) -> Rules {
     let seconds = |seconds: u64| seconds as Seconds;
     Rules {
-        stale_after: seconds(backend.stale_after()),
-        settle_delay: seconds(backend.settle_delay()),
+        stale_after: seconds(transport.stale_after()),
+        settle_delay: seconds(transport.settle_delay()),
         contact_timeout: seconds(CONTACT_TIMEOUT),
         heartbeat_timeout: seconds(HEARTBEAT_TIMEOUT),
         sweep_period: seconds(HEARTBEAT_TIMEOUT) / 10.0,

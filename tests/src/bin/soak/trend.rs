@@ -2,37 +2,39 @@
 
 use crate::rows::{COUNT, FIGURES, Figure, Row, stretches};
 
-/// How much more the last tenth may have than the second, unless the figure's floor allows more. The first tenth does not
-/// count: caches fill.
+/// Seconds that do not count: caches fill, and each connection is cut for the first time.
+const WARMING_UP: u64 = 30 * 60;
+/// Seconds that are compared: those after that with the last.
+const PART: u64 = 10 * 60;
+/// How much more the last may have, unless the figure's floor allows more.
 const MOST_MORE: f64 = 0.05;
-/// Rows that a stretch needs to have tenths.
-const TENTHS: usize = 10;
 
 /// What became of one figure in one stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Trend {
-    /// Median of the second tenth.
-    second: f64,
-    /// Median of the last tenth.
+    /// Median of the first minutes that count.
+    first: f64,
+    /// Median of the last minutes.
     last: f64,
     per_hour: f64,
     grows: bool,
 }
 
-/// `None` where the stretch has too few rows.
+/// `None` where the stretch is too short.
 fn trend(rows: &[Row], figure: usize) -> Option<Trend> {
-    if rows.len() < TENTHS {
+    let end = rows.last()?.seconds;
+    if end < WARMING_UP + 2 * PART {
         return None;
     }
-    let tenth = rows.len() / TENTHS;
-    let (second, last) = (&rows[tenth..2 * tenth], &rows[rows.len() - tenth..]);
+    let up_to = |seconds: u64| rows.partition_point(|row| row.seconds <= seconds);
+    let (first, last) = (&rows[up_to(WARMING_UP)..up_to(WARMING_UP + PART)], &rows[up_to(end - PART)..]);
     let value = |rows: &[Row]| median(rows.iter().map(|row| row.figures[figure]).collect());
-    let hours = |rows: &[Row]| median(rows.iter().map(|row| row.seconds).collect()) / 3600.0;
-    let (more, most) = (value(last) - value(second), value(second) * MOST_MORE);
+    let middle = |rows: &[Row]| median(rows.iter().map(|row| row.seconds).collect());
+    let (more, most) = (value(last) - value(first), value(first) * MOST_MORE);
     Some(Trend {
-        second: value(second),
+        first: value(first),
         last: value(last),
-        per_hour: more / (hours(last) - hours(second)),
+        per_hour: more * 3600.0 / (middle(last) - middle(first)),
         grows: more > most.max(FIGURES[figure].floor),
     })
 }
@@ -66,7 +68,7 @@ pub(crate) fn heading(rows: &[Row]) -> String {
 /// The verdict as Markdown: the stretches, and a table of figures.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut text: String = stretches(rows).map(|rows| format!("- {}\n", heading(rows))).collect();
-    text += "\n| figure | stretch | median of the second tenth | of the last tenth | growth per hour | |\n\
+    text += "\n| figure | stretch | median of minutes 31 to 40 | of the last ten | growth per hour | |\n\
              |---|---|---|---|---|---|\n";
     for (number, figure) in FIGURES.iter().enumerate() {
         for rows in stretches(rows) {
@@ -81,10 +83,10 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
 }
 
 fn cells(figure: &Figure, trend: Trend) -> String {
-    let Trend { second, last, per_hour, grows } = trend;
-    let [second, last, more] = [second, last, per_hour.abs()].map(|value| figure.unit.show(value));
+    let Trend { first, last, per_hour, grows } = trend;
+    let [first, last, more] = [first, last, per_hour.abs()].map(|value| figure.unit.show(value));
     let sign = if per_hour < 0.0 && more != figure.unit.show(0.0) { "−" } else { "+" };
-    format!("{second} | {last} | {sign}{more} | {}", if grows { "**grows**" } else { "flat" })
+    format!("{first} | {last} | {sign}{more} | {}", if grows { "**grows**" } else { "flat" })
 }
 
 #[cfg(test)]
@@ -125,40 +127,42 @@ mod tests {
             ("more, within the floor", jump(20, 24), DESCRIPTORS, false),
             ("more than the floor", jump(20, 25), DESCRIPTORS, true),
             ("from none", jump(0, 1), PACKAGES, true),
-            ("a long start", stretch(100, |minute| minute.min(10) * 100), PACKAGES, false),
+            ("a long start", stretch(100, |minute| minute.min(30) * 100), PACKAGES, false),
+            ("a longer one", stretch(100, |minute| minute.min(50) * 100), PACKAGES, true),
             ("all the time", stretch(100, |minute| 1000 + minute), PACKAGES, true),
             ("one peak at the end", stretch(100, |minute| 1000 + minute / 99 * 999), PACKAGES, false),
         ] {
             assert_eq!(trend(&rows, figure).unwrap().grows, grows, "{what}");
         }
-        assert_eq!(trend(&jump(1, 9)[..9], PACKAGES), None);
+        for (rows, is_told) in [(0, false), (49, false), (50, true)] {
+            assert_eq!(trend(&jump(1, 9)[..rows], PACKAGES).is_some(), is_told, "{rows} minutes");
+        }
     }
 
     #[test]
     fn growth_is_told_per_hour() {
-        // A hundred minutes; from the middle of the second tenth to that of the last it is 80.
         let trend = trend(&stretch(100, |minute| 1000 + minute * 3), PACKAGES).unwrap();
-        assert_eq!((trend.second, trend.last, trend.per_hour), (1046.0, 1286.0, 180.0));
+        assert_eq!((trend.first, trend.last, trend.per_hour), (1106.0, 1286.0, 180.0));
     }
 
     #[test]
     fn the_table_has_a_line_for_each_figure_of_each_stretch() {
-        let mut rows = stretch(10, |minute| minute);
+        let mut rows = stretch(60, |minute| minute);
         rows.extend((1..=3).map(|minute| row(2, minute * 60, 1)));
         let text = markdown(&rows);
-        assert!(text.starts_with("- stretch 1: 2026-11-29, 0123abc, 10 minutes\n- stretch 2"), "{text}");
+        assert!(text.starts_with("- stretch 1: 2026-11-29, 0123abc, 60 minutes\n- stretch 2"), "{text}");
         let of = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
         assert_eq!(
             of("| packages in all clusters | 1"),
-            "| packages in all clusters | 1 | 2 | 10 | +60 | **grows** |"
+            "| packages in all clusters | 1 | 35 | 55 | +60 | **grows** |"
         );
         assert_eq!(
             of("| packages in all clusters | 2"),
             "| packages in all clusters | 2 | | | | too short |"
         );
-        assert_eq!(of("| exporter: threads | 1"), "| exporter: threads | 1 | 2 | 10 | +60 | **grows** |");
+        assert_eq!(of("| exporter: threads | 1"), "| exporter: threads | 1 | 35 | 55 | +60 | **grows** |");
         assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 1 + 2 * COUNT);
         assert!(growing(&rows).contains(&"exporter: threads in stretch 1".to_owned()));
-        assert_eq!(growing(&rows[10..]), [""; 0]);
+        assert_eq!(growing(&rows[60..]), [""; 0]);
     }
 }
