@@ -33,7 +33,7 @@ cd "$copy"
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
-# These take longer than all others together, so they are run only where no other test noticed.
+# These take longer than all others together, so they are run only where no other test noticed, and optimized.
 slow=()
 for test in history_tests:: rollout_history_tests:: many_exporters_of_a_cluster_do_not_fill_the_memory names_are_bounded_in_all \
   what_may_not_be_seen_changes_nothing_and_is_nowhere valid_whatever_the_labels_say it_is_what_a_look_at_every_minute_finds \
@@ -52,6 +52,16 @@ mutants() { # file, seconds, more
     *) cat "$target/log" >&2; exit 1 ;;
     esac
   git checkout --quiet -- "$file"
+}
+
+# Asks more tests of what nothing has noticed yet.
+next() { # file, seconds, tests…
+  local file=$1 seconds=$2
+  shift 2
+  if [ "$(lines missed)$(lines timeout)" != 00 ]; then
+    mutants "$file" "$seconds" --iterate -- "$@"
+    caught=$((caught + $(lines caught)))
+  fi
 }
 
 lines() { if [ -e "$out/$1.txt" ]; then wc -l <"$out/$1.txt"; else echo 0; fi; }
@@ -78,16 +88,14 @@ while read -r _ file; do
     continue
   fi
   rm -rf "$out" "$out.old"
-  mutants "$file" 60 -- --lib -- "${slow[@]}"
+  folder=${file#aggregator/core/src/} folder=${folder%%/*}
+  mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
   [ -e "$out/caught.txt" ] || continue # it has nothing to break
   caught=$(lines caught) unviable=$(lines unviable)
-  # What the quick ones did not notice, the others are asked.
-  for tests in --test=decide --lib; do
-    if [ "$(lines missed)$(lines timeout)" != 00 ]; then
-      mutants "$file" 400 --iterate -- "$tests"
-      caught=$((caught + $(lines caught)))
-    fi
-  done
+  # What those did not notice, the others are asked.
+  next "$file" 120 --test=decide
+  next "$file" 120 --lib -- "${slow[@]}"
+  CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized next "$file" 400 --lib
   note "$file"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 done < <(git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
