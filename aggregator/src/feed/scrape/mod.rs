@@ -125,19 +125,17 @@ impl Scraper {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut scrapes = JoinSet::new();
         let mut under_way = HashSet::new();
-        // Before every exporter was tried once nobody knows which clusters there are.
-        let mut complete = false;
-        let mut patience = Instant::now() + 2 * self.settings.timeout;
+        // Before every exporter was tried once nobody knows which clusters there are. One that hangs was tried once it was given up.
+        let (mut complete, mut tried, mut untried) = (false, HashSet::new(), HashSet::new());
         let mut error = Some(INCOMPLETE.to_owned());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
                     let (targets, missing) = self.targets(&desk).await;
-                    if error.is_some() && missing.is_none() {
-                        // Who has only now become known has to be tried first.
-                        patience = Instant::now() + 2 * self.settings.timeout;
-                    }
                     error = missing;
+                    if !complete {
+                        untried = targets.iter().map(Target::id).filter(|id| !tried.contains(id)).collect();
+                    }
                     self.forget_all_but(&targets, &mut desk).await;
                     for target in targets {
                         let id = target.id();
@@ -148,23 +146,19 @@ impl Scraper {
                     }
                     if scrapes.is_empty() {
                         tally.due_by(Instant::now());
-                        complete |= error.is_none();
                     }
                 }
                 Some(Ok((id, Scraped { receipt, failure }))) = scrapes.join_next() => {
                     self.tell(&id, failure, &mut desk).await;
                     under_way.remove(&id);
+                    if !complete {
+                        untried.remove(&id);
+                        tried.insert(id);
+                    }
                     tally.take(receipt, Instant::now());
                     if scrapes.is_empty() {
-                        complete |= error.is_none();
                         tally.due_by(Instant::now());
                     }
-                }
-                () = sleep_until(patience), if !complete => {
-                    // One that hangs has been tried, but what nobody knows of has not.
-                    complete = error.is_none();
-                    patience = Instant::now() + 2 * self.settings.timeout;
-                    tally.due_by(Instant::now());
                 }
                 () = sleep_until(tally.due()) => {
                     let incomplete = (!complete).then(|| INCOMPLETE.to_owned());
@@ -179,6 +173,11 @@ impl Scraper {
                     }
                     desk.polled(polled).await;
                 }
+            }
+            if !complete && error.is_none() && untried.is_empty() {
+                complete = true;
+                tried = HashSet::new();
+                tally.due_by(Instant::now());
             }
         }
     }

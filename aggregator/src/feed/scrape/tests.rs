@@ -100,6 +100,20 @@ async fn nothing_is_said_of_clusters_before_all_were_tried_and_then_what_is_wron
 }
 
 #[tokio::test]
+async fn however_many_hang_all_others_are_tried_before_anything_is_said() {
+    let (good, hanging) = (exporter(false).await, exporter(true).await);
+    // Those that hang take all turns, four times.
+    let many = (0..4 * AT_ONCE).map(|i| format!("{{cluster: c{i}, url: 'http://{hanging}/'}}, "));
+    let many: String = many.collect();
+    let mut world = World::new(&format!(
+        "{{interval: 200ms, timeout: 300ms, targets: [{many}{{cluster: last, url: 'http://{good}/'}}]}}"
+    ));
+    world.report(|it| it.report.ok).await;
+    assert_ne!(world.standing("last"), Standing::Missing);
+    assert_eq!(world.standing("c0"), Standing::Missing);
+}
+
+#[tokio::test]
 async fn clusters_that_profiles_name_are_waited_for_until_profiles_are_known() {
     let address = exporter(false).await;
     let mut world = World::new("{interval: 100ms, timeout: 200ms, clusterProfiles: {property: p}}");
