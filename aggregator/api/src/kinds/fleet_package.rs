@@ -150,6 +150,13 @@ impl FleetPackageStatus {
     pub fn counted(&self) -> Option<PackageCounts> {
         self.clusters.filter(|_| self.last_counted.is_none())
     }
+
+    /// What its counts were counted for, if it has any.
+    pub fn counted_for(&self) -> Option<LastCounted> {
+        let revision = || self.revision.clone();
+        let anew = || Some(LastCounted { generation: self.observed_generation?, revision: revision() });
+        self.clusters.and_then(|_| self.last_counted.clone().or_else(anew))
+    }
 }
 
 impl FleetPackageSpec {

@@ -1,7 +1,7 @@
 //! The status of a FleetPackage.
 
 use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, is_true};
-use statusbridge_api::fleet_package::{Detail, LastCounted, PackageCounts, Problem, RevisionCount};
+use statusbridge_api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use statusbridge_contract::{Fingerprint, wanted};
@@ -215,20 +215,13 @@ fn without_counts(input: &Input<'_>, obstacle: &Obstacle) -> FleetPackageStatus 
         observed_generation: Some(input.generation),
         fingerprint: digits(revision.as_deref()),
         revision,
-        last_counted: last_counted(&previous),
+        last_counted: previous.counted_for(),
         epoch: None,
         trace: input.stages.to_vec(),
         tenancy: None,
         conditions: conditions.finish(),
         ..previous
     }
-}
-
-/// What the counts of a status were counted for, if it has any.
-fn last_counted(status: &FleetPackageStatus) -> Option<LastCounted> {
-    let anew =
-        || Some(LastCounted { generation: status.observed_generation?, revision: status.revision.clone() });
-    status.clusters.and_then(|_| status.last_counted.clone().or_else(anew))
 }
 
 fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> FleetPackageStatus {

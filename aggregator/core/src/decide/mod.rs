@@ -108,7 +108,8 @@ pub trait Evidence: Clone + PartialEq + Default {
 impl Evidence for FleetPackageStatus {
     fn doubt(&mut self, known: &Self) {
         let conditions = std::mem::take(&mut self.conditions);
-        *self = Self { observed_generation: None, conditions, ..known.clone() };
+        let last_counted = known.counted_for();
+        *self = Self { observed_generation: None, conditions, last_counted, ..known.clone() };
     }
 
     fn as_of(&mut self) -> &mut Option<Time> {

@@ -78,6 +78,25 @@ fn an_exporter_that_takes_over_in_the_same_second_is_believed_as_soon_as_it_is_y
     }
 }
 
+/// Nothing but what the leader before sent, which arrives late, comes between what it counted and what is said of that.
+#[test]
+fn what_was_counted_before_somebody_else_wrote_over_it_is_not_told_as_if_it_were_new() {
+    let mut history = History::new();
+    happen(&mut history, [Step::Feed { feed: 0, answers: false, ended: false }, Step::Round(15)]);
+    history.happens(Step::Round(15));
+    history.acts(Landing::None).unwrap();
+    happen(&mut history, [Step::Leads, Step::Arrives]);
+    history.happens(Step::Round(15));
+    history.acts(Landing::Whole).unwrap();
+    let status =
+        &history.hub.of(Kind::FleetPackage).find(|it| it["metadata"]["name"] == "p").unwrap()["status"];
+    assert_eq!(
+        (&status["clusters"]["total"], &status["lastCounted"]),
+        (&json!(1), &json!({"generation": 1}))
+    );
+    assert_eq!(history.compare().unwrap(), 0, "nothing is left to say");
+}
+
 /// Any FleetPackage or gate about all clusters that report the package, with `more` in its spec.
 fn about_all(more: Value) -> Value {
     let mut spec = json!({"clusters": {"reporting": {"minClusters": 1}}});
