@@ -17,6 +17,11 @@
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
+/// Histories of the model allocate all the time.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub mod clock;
 pub mod feed;
 #[cfg(test)]

@@ -133,6 +133,25 @@ fn a_wave_has_failed_until_its_gate_says_otherwise_in_the_hub_too() {
     end(&mut history).unwrap();
 }
 
+/// Found at random: while a write was refused, the status said of a gate that is open by hand alone that it is open and that it is
+/// not, in turn and without end.
+#[test]
+fn what_is_told_of_a_wave_comes_to_rest_while_a_write_is_refused() {
+    let mut history = History::new();
+    let steps = [
+        (Step::Round, Landing::Whole),
+        (Step::GateNames("canary", 0), Landing::Whole),
+        (Step::GateOverridden("canary", true), Landing::Whole),
+        (Step::Silent(true), Landing::Whole),
+        (Step::Leads, Landing::Whole),
+        (Step::Round, Landing::Whole),
+        (Step::GateForged("half", 0), Landing::Refused),
+        (Step::Round, Landing::Whole),
+    ];
+    play(&mut history, steps).unwrap();
+    end(&mut history).unwrap();
+}
+
 /// Found at random: the history took a forged gate for that of a wave for which nobody is left.
 #[test]
 fn a_wave_for_which_nobody_is_left_has_no_gate_whatever_somebody_forges() {

@@ -60,12 +60,33 @@ impl Work {
             Self::Status(_) | Self::Nothing => false,
         }
     }
+}
 
-    /// Whether it tells with which clusters a wave starts. Where that wave cannot start by the gates as they are now, it would
-    /// be taken back and told again for ever.
-    fn tells(&self) -> bool {
+/// What comes of a look at a FleetRollout.
+struct Outcome {
+    /// Of its gates or its record; nothing else.
+    changes: Work,
+    /// Its status, where that is worth a write.
+    news: Option<Box<FleetRolloutStatus>>,
+    /// Whether something that was decided could not be written.
+    is_refused: bool,
+}
+
+impl Outcome {
+    /// Whether the rollout goes on by it, or it tells with which clusters a wave starts. Whether it does, whatever else is to be
+    /// told first, since each of two ways to take the gates would take back what the other has told, for ever.
+    fn rests_on_gates(&self) -> bool {
         let tells = |wave: &WaveStatus| wave.gate.is_none() && wave.members_fingerprint.is_some();
-        matches!(self, Self::Status(status) if status.waves.iter().any(tells))
+        self.changes.goes_on() || self.news.iter().any(|status| status.waves.iter().any(tells))
+    }
+
+    fn work(self) -> Work {
+        match (self.news, self.changes) {
+            // Else nobody would hear that nothing else can be written.
+            (Some(status), _) if self.is_refused => Work::Status(status),
+            (Some(status), Work::Nothing) => Work::Status(status),
+            (_, changes) => changes,
+        }
     }
 }
 
@@ -106,8 +127,8 @@ impl World<'_> {
         }
         // Most looks find that nothing can go on, by what the hub says of the gates. Before it goes on, all of them are judged now.
         match self.decide_rollout(object, &parts, Gates::AsWritten) {
-            work if work.goes_on() || work.tells() => self.decide_rollout(object, &parts, Gates::Now),
-            work => work,
+            outcome if outcome.rests_on_gates() => self.decide_rollout(object, &parts, Gates::Now).work(),
+            outcome => outcome.work(),
         }
     }
 
@@ -243,7 +264,7 @@ impl World<'_> {
         Some(Obstacle { reason, message: first.message, stalled: false })
     }
 
-    fn decide_rollout(&self, object: &RolloutObject, parts: &Parts<'_>, gates: Gates) -> Work {
+    fn decide_rollout(&self, object: &RolloutObject, parts: &Parts<'_>, gates: Gates) -> Outcome {
         let package = parts.package.and_then(|it| Some((it, it.spec.as_ref().ok()?)));
         let grant = match package {
             Some((_, spec)) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
@@ -255,7 +276,7 @@ impl World<'_> {
         let revision = parts.revision.as_deref();
         let is_unread = revision.as_ref().is_err_and(|obstacle| obstacle.reason == Reason::Pending);
         if is_unread && previous.is_some_and(|it| it.observed_generation == Some(object.generation)) {
-            return Work::Nothing;
+            return Outcome { changes: Work::Nothing, news: None, is_refused: false };
         }
         let choose = |clusters: &ClusterSet| match package {
             Some((_, spec)) => self.sources(&grant).name(&spec.package, clusters, stale_after(spec)),
@@ -333,22 +354,17 @@ impl World<'_> {
         status.epoch = Some(self.state.epoch);
         let patience = package.map_or(0.0, |(_, spec)| stale_after(spec));
         let patience = self.patience(Kind::FleetRollout, &object.key, patience);
-        let is_news = worth_writing(object.status.as_ref(), &status, patience);
-        // Else nobody would hear that nothing else can be written.
-        if is_news && input.refusal.is_some() {
-            return Work::Status(Box::new(status));
-        }
+        let news = worth_writing(object.status.as_ref(), &status, patience).then(|| Box::new(status));
+        let is_refused = input.refusal.is_some();
         let changes = Changes { object, parts, plan, now: time(self.moment.now) };
         let gates = changes.gates(&steps);
-        if !gates.is_empty() {
-            return Work::Gates(gates);
-        }
-        let record = changes.record(&steps);
-        match () {
+        let record = if gates.is_empty() { changes.record(&steps) } else { Vec::new() };
+        let changes = match () {
+            () if !gates.is_empty() => Work::Gates(gates),
             () if !record.is_empty() => Work::Record(record),
-            () if is_news => Work::Status(Box::new(status)),
             () => Work::Nothing,
-        }
+        };
+        Outcome { changes, news, is_refused }
     }
 
     /// Why a wave cannot have its gate, if it cannot.
