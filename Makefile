@@ -61,7 +61,7 @@ model: cargo ## Try N generated histories (default 5000), always new ones, on th
 	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom)) && echo SEED=$$seed && \
 	STATUSBRIDGE_MODEL_SEED=$$seed STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
 
-histories: cargo ## Play the model for MINUTES (60) on seeds that were not played before, and note them in tests/histories.tsv
+histories: cargo ## Play random histories for MINUTES (60) on seeds that were not played before, and note them in tests/histories.tsv
 	@tests/histories.sh $(or $(MINUTES),60) $(N)
 
 # TRANSPORT=victoria-metrics puts one behind Prometheus, TRANSPORT=push has exporters push. ONLY=Sweeper makes only the faults of that

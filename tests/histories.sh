@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Plays the model's generated histories for so long, with seeds that were not played before, and notes them in histories.tsv.
+# Plays generated histories for so long, with seeds that were not played before, and notes them in histories.tsv.
 #
 #   histories MINUTES [EACH]    EACH: histories of a seed (50000)
 #
-# It ends at the first history that breaks the promise, which it prints. What was played until then is noted: from each line the same
-# histories can be played again, with `make model SEED=… N=…` at its commit.
+# Of each seed so many are the model's. A twenty-fifth as many more are random histories of the reconciler alone, and as many of
+# rollouts. It ends at the first that breaks what is promised, which it prints. What was played until then is noted: from each line the
+# same histories can be played again, with `make model SEED=… N=…` at its commit, or with PROPTEST_RNG_SEED and PROPTEST_CASES.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minutes=${1:?for how many minutes?} each=${2:-50000}
@@ -12,9 +13,12 @@ record=tests/histories.tsv
 commit=$(git rev-parse --short HEAD)
 git diff --quiet HEAD -- '*.rs' || commit+=+ # with changes that are not committed
 
-program=$("${CARGO:-cargo}" test --locked --release -p statusbridge-aggregator --lib --no-run 2>&1 | tee /dev/stderr |
-  sed -n 's/^ *Executable .* (\(.*\))$/\1/p')
-[ -n "$program" ] || exit 1
+program() { # package
+  "${CARGO:-cargo}" test --locked --release -p "$1" --lib --no-run 2>&1 | tee /dev/stderr |
+    sed -n 's/^ *Executable .* (\(.*\))$/\1/p' | grep .
+}
+core=$(program statusbridge-core)
+model=$(program statusbridge-aggregator)
 
 first=$(awk -F '\t' '/^[0-9]/ { last = $2 } END { print last + 1 }' "$record")
 earlier=$(cat "$record")
@@ -22,13 +26,16 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 seed=$first
 while [ $SECONDS -lt $((minutes * 60)) ]; do
-  if ! STATUSBRIDGE_MODEL_SEED=$seed STATUSBRIDGE_MODEL_HISTORIES=$each "$program" --nocapture model:: >"$log" 2>&1; then
+  if ! STATUSBRIDGE_MODEL_SEED=$seed STATUSBRIDGE_MODEL_HISTORIES=$each "$model" --nocapture model:: >"$log" 2>&1 ||
+    ! PROPTEST_RNG_SEED=$seed PROPTEST_CASES=$((each / 25)) "$core" history_tests:: >"$log" 2>&1; then
     cat "$log"
     printf 'seed %s breaks the promise\n' "$seed"
     exit 1
   fi
-  printf '%s\n%s\t%s\t%s\t%s\t%s\n' "$earlier" "$first" "$seed" "$each" "$commit" "$(date -u +%F)" >"$record.new"
+  printf '%s\n%s\t%s\t%s\t%s\t%s\t%s\n' "$earlier" "$first" "$seed" "$each" "$((each / 25))" "$commit" "$(date -u +%F)" >"$record.new"
   mv "$record.new" "$record"
   seed=$((seed + 1))
 done
-awk -F '\t' '/^[0-9]/ { all += ($2 - $1 + 1) * $3 } END { printf "%d histories in all, none broke the promise\n", all }' "$record"
+awk -F '\t' '
+  /^[0-9]/ { all += ($2 - $1 + 1) * $3; more += ($2 - $1 + 1) * $4 * 2 }
+  END { printf "%d histories of the model and %d of the reconciler in all, none broke what is promised\n", all, more }' "$record"
