@@ -78,7 +78,9 @@ note() { # file
   done | replace "$survivors" "$1"
 }
 
-"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide >&2
+# What fails by itself would be taken for noticing.
+"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
+CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
 
 left=0
 while read -r _ file; do

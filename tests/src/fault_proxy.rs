@@ -144,6 +144,11 @@ impl FaultProxy {
         self.setting.send_modify(|s| s.age += 1);
     }
 
+    /// Whether there is something that [`Fault::OldAnswers`] or [`Fault::OldRequests`] repeats.
+    pub fn remembers(&self) -> bool {
+        !self.memory.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// How many bytes came back from upstream and were passed: to see that something got through, or nothing did.
     pub fn bytes_returned(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)

@@ -36,7 +36,7 @@ pub(crate) enum Place {
     ExporterToApi(usize),
     PrometheusToExporter(usize),
     /// Pushes.
-    ExporterToHub(usize),
+    ExporterToAggregator(usize),
     PrometheusToStore,
     AggregatorToBackend(usize),
     AggregatorToHub(usize),
@@ -68,7 +68,7 @@ pub(crate) enum How {
     HalfBodies,
     /// Every query or scrape gets the answer that it got first.
     OldAnswers,
-    /// The first push is sent again in place of every other.
+    /// The first push is sent again in place of each later one.
     OldRequests,
     /// Every series comes from a second replica too.
     Twins,
@@ -119,7 +119,7 @@ impl Place {
     /// Those that each cluster has.
     pub(crate) const fn of_a_cluster(transport: Transport) -> [fn(usize) -> Self; 4] {
         let metrics = match transport {
-            Transport::Push => Self::ExporterToHub,
+            Transport::Push => Self::ExporterToAggregator,
             Transport::Prometheus | Transport::VictoriaMetrics => Self::PrometheusToExporter,
         };
         [Self::Exporter, Self::WorkloadApi, Self::ExporterToApi, metrics]
@@ -150,7 +150,7 @@ impl Place {
             | Self::AggregatorToHub(_)
             | Self::SweeperToHub => CONNECTION,
             Self::PrometheusToExporter(_) => SCRAPES,
-            Self::ExporterToHub(_) => PUSHES,
+            Self::ExporterToAggregator(_) => PUSHES,
             Self::AggregatorToBackend(_) => BACKEND,
         }
     }

@@ -109,7 +109,8 @@ async fn no_gate_opens_on_a_lie_whatever_fails_where_exporters_push() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+// One thread more than for the others: after hours the check takes a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 #[ignore = "as long as one likes: make faults MINUTES=30"]
 async fn every_fault_and_a_long_storm() {
     run("faults-long", async |rig| {

@@ -1,7 +1,7 @@
 //! Every fault once: which of them are made together.
 //!
 //! What concerns one cluster alone is made in both clusters at once, another fault in each. The standby and the
-//! sweeper have nothing to do while the leader works, so what happens to them happens beside that.
+//! sweeper have nothing to do while the leader works, so what happens to them happens beside something else.
 
 use crate::faults::fault::{Fault, How, Place, Transport};
 use crate::faults::system::{CLUSTERS, System, revision};
@@ -34,7 +34,7 @@ pub(crate) fn rounds(leader: usize, transport: Transport) -> Vec<Round> {
         kinds.into_iter().flat_map(|of| of(0).ways().iter().map(move |how| (of, *how))).collect();
     for pair in own.chunks(2) {
         let each = pair.iter().enumerate().map(|(i, (of, how))| Fault { place: of(i), how: *how });
-        let faults = each.chain(standbys.next()).chain(sweepers.next()).collect();
+        let faults = each.chain(standbys.next()).collect();
         rounds.push(Round { faults, bad: (0..pair.len()).collect(), closes: true });
     }
 
@@ -43,6 +43,10 @@ pub(crate) fn rounds(leader: usize, transport: Transport) -> Vec<Round> {
         before.push(Place::AggregatorToBackend(leader));
     }
     for fault in before.into_iter().flat_map(at) {
+        let faults = [fault].into_iter().chain(sweepers.next()).collect();
+        rounds.push(Round { faults, bad: vec![rounds.len() % 2], closes: true });
+    }
+    for fault in sweepers {
         rounds.push(Round { faults: vec![fault], bad: vec![rounds.len() % 2], closes: true });
     }
     for fault in at(Place::WorkloadEtcd) {
@@ -95,6 +99,10 @@ impl Round {
         system.are(&[&format!("{plan}-of-{}", CLUSTERS[0])], true, SOON).await.context("before the fault")?;
         let began = tokio::time::Instant::now();
         self.faults.iter().try_for_each(|fault| system.begin(*fault).map(drop))?;
+        // What is repeated is from before the cluster goes bad.
+        for fault in &self.faults {
+            system.remembers(*fault).await?;
+        }
         for cluster in &self.bad {
             // One that moves on is as wrong as one that fails.
             let truth = match (self.faults.len() + cluster) % 2 {

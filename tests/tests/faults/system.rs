@@ -370,6 +370,21 @@ impl System {
         Ok(true)
     }
 
+    /// Waits until something is remembered that is repeated by this fault, if it repeats what exporters said.
+    pub(crate) async fn remembers(&self, fault: Fault) -> Result<()> {
+        if !matches!(fault.place, Place::PrometheusToExporter(_) | Place::ExporterToAggregator(_))
+            || !matches!(fault.how, How::OldAnswers | How::OldRequests)
+        {
+            return Ok(());
+        }
+        let proxy = self.proxy(fault.place)?;
+        eventually(SOON, &format!("{fault} has something to repeat"), async || {
+            ensure!(proxy.remembers(), "nothing has passed");
+            Ok(())
+        })
+        .await
+    }
+
     /// Ends the fault at a place, if there is one.
     pub(crate) fn end(&self, place: Place) -> Result<()> {
         let Some((how, index)) = self.active().get(&place).copied() else { return Ok(()) };
@@ -493,7 +508,7 @@ impl System {
     fn proxy(&self, place: Place) -> Result<&FaultProxy> {
         Ok(match place {
             Place::ExporterToApi(i) => &self.clusters[i].to_api,
-            Place::PrometheusToExporter(i) | Place::ExporterToHub(i) => &self.clusters[i].metrics,
+            Place::PrometheusToExporter(i) | Place::ExporterToAggregator(i) => &self.clusters[i].metrics,
             Place::PrometheusToStore => &self.store.as_ref().context("no store")?.1,
             Place::AggregatorToBackend(i) => self.replicas[i].to_backend.as_ref().context("no backend")?,
             Place::AggregatorToHub(i) => &self.replicas[i].to_hub,
@@ -685,6 +700,7 @@ fn in_turn(name: &str) -> impl Iterator<Item = String> {
 
 fn rules(transport: Transport) -> Rules {
     let seconds = |seconds: u64| seconds as Seconds;
+    let unanswered = if transport == Transport::Push { 0 } else { 2 * BACKEND_TIMEOUT };
     Rules {
         stale_after: seconds(transport.stale_after()),
         settle_delay: seconds(transport.settle_delay()),
@@ -692,7 +708,7 @@ fn rules(transport: Transport) -> Rules {
         heartbeat_timeout: seconds(HEARTBEAT_TIMEOUT),
         sweep_period: seconds(HEARTBEAT_TIMEOUT) / 10.0,
         // The lease, two tries, and a poll whose queries are not answered.
-        takeover: seconds(LEASE_DURATION + 2 * RETRY_PERIOD + 2 * BACKEND_TIMEOUT),
+        takeover: seconds(LEASE_DURATION + 2 * RETRY_PERIOD + unanswered),
         call_timeout: 10.0,
         network_delay: 2.0 * DELAY.as_secs_f64(),
         slack: 2.0,

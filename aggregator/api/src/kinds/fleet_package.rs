@@ -153,9 +153,11 @@ impl FleetPackageStatus {
 
     /// What its counts were counted for, if it has any.
     pub fn counted_for(&self) -> Option<LastCounted> {
-        let revision = || self.revision.clone();
-        let anew = || Some(LastCounted { generation: self.observed_generation?, revision: revision() });
-        self.clusters.and_then(|_| self.last_counted.clone().or_else(anew))
+        let anew = || LastCounted {
+            generation: self.observed_generation.unwrap_or_default(),
+            revision: self.revision.clone(),
+        };
+        self.clusters.map(|_| self.last_counted.clone().unwrap_or_else(anew))
     }
 }
 

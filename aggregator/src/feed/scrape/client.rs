@@ -75,20 +75,27 @@ pub(super) async fn fetch(
     max_bytes: usize,
     large: &Arc<Semaphore>,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
-    let client = way.connector.client().await;
-    let client = client.map_err(|error| Failure::new("its TLS files cannot be used", error))?;
-    let mut request =
-        client.get(way.url.clone()).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
-    if let Some(host) = &way.host {
-        request = request.header(header::HOST, host);
-    }
-    if let Some(file) = &target.bearer_token_file {
-        let token = tokio::fs::read_to_string(file).await;
-        let unread =
-            |error| Failure::new("its bearer token cannot be read", format!("{}: {error}", file.display()));
-        let token = token.map_err(unread)?;
-        request = request.bearer_auth(token.trim());
-    }
+    let request = async {
+        let client = way.connector.client().await;
+        let client = client.map_err(|error| Failure::new("its TLS files cannot be used", error))?;
+        let mut request =
+            client.get(way.url.clone()).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
+        if let Some(host) = &way.host {
+            request = request.header(header::HOST, host);
+        }
+        if let Some(file) = &target.bearer_token_file {
+            let token = tokio::fs::read_to_string(file).await;
+            let unread = |error| {
+                Failure::new("its bearer token cannot be read", format!("{}: {error}", file.display()))
+            };
+            let token = token.map_err(unread)?;
+            request = request.bearer_auth(token.trim());
+        }
+        Ok(request)
+    };
+    let unread =
+        |_| Failure::plain("its TLS files and its bearer token could not be read in time".to_owned());
+    let request = tokio::time::timeout(timeout, request).await.map_err(unread)??;
     let told = |error: reqwest::Error| {
         if error.is_timeout() {
             return Failure::plain(format!("no whole answer within {} s", timeout.as_secs_f64()));

@@ -126,15 +126,20 @@ impl Scraper {
         let mut scrapes = JoinSet::new();
         let mut under_way = HashSet::new();
         // Before every exporter was tried once nobody knows which clusters there are. One that hangs was tried once it was given up.
-        let (mut complete, mut tried, mut untried) = (false, HashSet::new(), HashSet::new());
+        // They are those that there were when all became known: nobody who comes later holds up what is said of them.
+        let (mut complete, mut untried) = (false, None);
         let mut error = Some(INCOMPLETE.to_owned());
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
                     let (targets, missing) = self.targets(&desk).await;
                     error = missing;
-                    if !complete {
-                        untried = targets.iter().map(Target::id).filter(|id| !tried.contains(id)).collect();
+                    if !complete && error.is_none() {
+                        let there: HashSet<Id> = targets.iter().map(Target::id).collect();
+                        untried = Some(match untried {
+                            None => there,
+                            Some(untried) => &untried & &there,
+                        });
                     }
                     self.forget_all_but(&targets, &mut desk).await;
                     for target in targets {
@@ -151,9 +156,8 @@ impl Scraper {
                 Some(Ok((id, Scraped { receipt, failure }))) = scrapes.join_next() => {
                     self.tell(&id, failure, &mut desk).await;
                     under_way.remove(&id);
-                    if !complete {
+                    if let Some(untried) = &mut untried {
                         untried.remove(&id);
-                        tried.insert(id);
                     }
                     tally.take(receipt, Instant::now());
                     if scrapes.is_empty() {
@@ -174,9 +178,8 @@ impl Scraper {
                     desk.polled(polled).await;
                 }
             }
-            if !complete && error.is_none() && untried.is_empty() {
-                complete = true;
-                tried = HashSet::new();
+            if error.is_none() && untried.as_ref().is_some_and(HashSet::is_empty) {
+                (complete, untried) = (true, None);
                 tally.due_by(Instant::now());
             }
         }

@@ -114,6 +114,22 @@ async fn however_many_hang_all_others_are_tried_before_anything_is_said() {
 }
 
 #[tokio::test]
+async fn who_comes_later_and_hangs_holds_nobody_up() {
+    let (good, hanging) = (exporter(false).await, exporter(true).await);
+    let mut world = World::new(&format!(
+        "{{interval: 100ms, timeout: 200ms, clusterProfiles: {{property: p}}, targets: [{{cluster: a, url: 'http://{good}/'}}]}}"
+    ));
+    for round in 0.. {
+        world.addresses = Ok(vec![("b".into(), format!("http://{hanging}/{round}"))]);
+        let (polled, _) = world.report(|_| true).await;
+        if polled.report.ok {
+            break;
+        }
+        assert!(round < 20, "{:?}", polled.report);
+    }
+}
+
+#[tokio::test]
 async fn clusters_that_profiles_name_are_waited_for_until_profiles_are_known() {
     let address = exporter(false).await;
     let mut world = World::new("{interval: 100ms, timeout: 200ms, clusterProfiles: {property: p}}");

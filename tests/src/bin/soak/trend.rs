@@ -4,17 +4,17 @@ use crate::rows::{COUNT, FIGURES, Figure, Row, stretches};
 
 /// Seconds that do not count: caches fill, and each connection is cut for the first time.
 const WARMING_UP: u64 = 30 * 60;
-/// Seconds that are compared: those after that with the last.
-const PART: u64 = 10 * 60;
-/// How much more the last may have, unless the figure's floor allows more.
+/// Seconds that a stretch lasts at least after that. The first third of them is compared with the last.
+const LEAST: u64 = 30 * 60;
+/// How much more the last third may have, unless the figure's floor allows more.
 const MOST_MORE: f64 = 0.05;
 
 /// What became of one figure in one stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Trend {
-    /// Median of the first minutes that count.
+    /// Median of the first third of what counts.
     first: f64,
-    /// Median of the last minutes.
+    /// Median of the last third.
     last: f64,
     per_hour: f64,
     grows: bool,
@@ -22,12 +22,12 @@ pub(crate) struct Trend {
 
 /// `None` where the stretch is too short.
 fn trend(rows: &[Row], figure: usize) -> Option<Trend> {
-    let end = rows.last()?.seconds;
-    if end < WARMING_UP + 2 * PART {
+    let counts = &rows[rows.partition_point(|row| row.seconds <= WARMING_UP)..];
+    let (third, end) = (counts.len() / 3, rows.last()?.seconds);
+    if third == 0 || end < WARMING_UP + LEAST {
         return None;
     }
-    let up_to = |seconds: u64| rows.partition_point(|row| row.seconds <= seconds);
-    let (first, last) = (&rows[up_to(WARMING_UP)..up_to(WARMING_UP + PART)], &rows[up_to(end - PART)..]);
+    let (first, last) = (&counts[..third], &counts[counts.len() - third..]);
     let value = |rows: &[Row]| median(rows.iter().map(|row| row.figures[figure]).collect());
     let middle = |rows: &[Row]| median(rows.iter().map(|row| row.seconds).collect());
     let (more, most) = (value(last) - value(first), value(first) * MOST_MORE);
@@ -68,7 +68,7 @@ pub(crate) fn heading(rows: &[Row]) -> String {
 /// The verdict as Markdown: the stretches, and a table of figures.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut text: String = stretches(rows).map(|rows| format!("- {}\n", heading(rows))).collect();
-    text += "\n| figure | stretch | median of minutes 31 to 40 | of the last ten | growth per hour | |\n\
+    text += "\n| figure | stretch | median of the first third | of the last third | growth per hour | |\n\
              |---|---|---|---|---|---|\n";
     for (number, figure) in FIGURES.iter().enumerate() {
         for rows in stretches(rows) {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn flat_is_what_has_five_percent_more_at_the_end() {
-        let jump = |from: u64, to: u64| stretch(100, move |minute| if minute <= 90 { from } else { to });
+        let jump = |from: u64, to: u64| stretch(90, move |minute| if minute <= 70 { from } else { to });
         for (what, rows, figure, grows) in [
             ("the same", jump(1000, 1000), PACKAGES, false),
             ("less", jump(1000, 1), PACKAGES, false),
@@ -128,21 +128,21 @@ mod tests {
             ("more than the floor", jump(20, 25), DESCRIPTORS, true),
             ("from none", jump(0, 1), PACKAGES, true),
             ("a long start", stretch(100, |minute| minute.min(30) * 100), PACKAGES, false),
-            ("a longer one", stretch(100, |minute| minute.min(50) * 100), PACKAGES, true),
-            ("all the time", stretch(100, |minute| 1000 + minute), PACKAGES, true),
-            ("one peak at the end", stretch(100, |minute| 1000 + minute / 99 * 999), PACKAGES, false),
+            ("a longer one", stretch(100, |minute| minute.min(60) * 100), PACKAGES, true),
+            ("all the time", stretch(100, |minute| 1000 + 2 * minute), PACKAGES, true),
+            ("one peak at the end", stretch(100, |minute| 1000 + minute / 90 * 999), PACKAGES, false),
         ] {
             assert_eq!(trend(&rows, figure).unwrap().grows, grows, "{what}");
         }
-        for (rows, is_told) in [(0, false), (49, false), (50, true)] {
+        for (rows, is_told) in [(0, false), (59, false), (60, true)] {
             assert_eq!(trend(&jump(1, 9)[..rows], PACKAGES).is_some(), is_told, "{rows} minutes");
         }
     }
 
     #[test]
     fn growth_is_told_per_hour() {
-        let trend = trend(&stretch(100, |minute| 1000 + minute * 3), PACKAGES).unwrap();
-        assert_eq!((trend.first, trend.last, trend.per_hour), (1106.0, 1286.0, 180.0));
+        let trend = trend(&stretch(120, |minute| 1000 + minute * 3), PACKAGES).unwrap();
+        assert_eq!((trend.first, trend.last, trend.per_hour), (1136.0, 1316.0, 180.0));
     }
 
     #[test]
