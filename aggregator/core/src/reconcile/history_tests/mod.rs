@@ -140,6 +140,15 @@ fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
     vec![gate(0, json!({"revision": "r1", "minSuccessTime": "6m"}))],
     vec![Step::Round(15); 6],
 ].concat())]
+#[case::evidence_is_older_for_a_while_and_then_as_old_as_before([
+    vec![Step::Package(0, json!({"clusters": {"names": ["a", "b"]}, "staleAfter": "50s"}))],
+    vec![Step::Scraped { cluster: 0, instance: 1 }],
+    vec![Step::Round(15); 5],
+    vec![Step::Down { cluster: 1 }],
+    vec![Step::Round(15); 3],
+    vec![Step::Scraped { cluster: 0, instance: 0 }, Step::Round(21), Step::Round(15)],
+    vec![Step::Beat { cluster: 0, instance: 0, late: 22 }, Step::Beat { cluster: 0, instance: 0, late: 0 }],
+].concat())]
 #[case::a_selector_selects_another_cluster([
     vec![gate(0, json!({"revision": "r1", "clusters": {"selector": {"matchLabels": {"in": "true"}}}}))],
     listed(0, false).to_vec(),

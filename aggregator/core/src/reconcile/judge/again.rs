@@ -5,7 +5,7 @@ use statusbridge_api::FleetPackageSpec;
 
 use super::{World, stale_after};
 use crate::decide::hold::Knowledge;
-use crate::decide::{Backend, Evidence, Membership, Target, fleet_package};
+use crate::decide::{Backend, Evidence, Membership, Target, fleet_package, worth_writing};
 use crate::fleet;
 use crate::reconcile::references::Resolution;
 use crate::reconcile::store::{GateObject, Key, Kind, Object, PackageObject};
@@ -138,7 +138,8 @@ impl World<'_> {
         as_of: Option<&Time>,
         of_this_kind: impl Fn(Decided) -> Option<T>,
     ) -> Option<Option<T>> {
-        match self.still(kind, object, basis?, as_of) {
+        let basis = basis?;
+        match self.still(kind, object, basis, as_of) {
             Still::Stands => Some(None),
             Still::Refreshed(at) => {
                 let mut status = object.status.clone()?;
@@ -148,7 +149,9 @@ impl World<'_> {
             Still::Due(decided) => {
                 let mut status = of_this_kind(decided)?;
                 *status.epoch() = Some(self.state.epoch);
-                Some(Some(status))
+                // Its evidence may be as old again as the hub says.
+                let worth = worth_writing(object.status.as_ref(), &status, stale_after(basis.1));
+                Some(worth.then_some(status))
             }
             Still::Unknown => None,
         }
