@@ -23,10 +23,11 @@ impl Timestamp {
     }
 
     /// Time from this mark to a later one: the most that any clock says, since for a lease too much
-    /// is safe and too little is not.
+    /// is safe and too little is not. A wall clock that was set back says by how much: a leader whose clock is set, in either
+    /// direction, begins anew, as what it has stamped would seem younger than all that comes.
     fn until(self, later: Self) -> Duration {
         let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
-        let wall = later.wall.duration_since(self.wall).unwrap_or_default();
+        let wall = later.wall.duration_since(self.wall).unwrap_or_else(|back| back.duration());
         monotonic.max(later.boot.saturating_sub(self.boot)).max(wall)
     }
 
@@ -92,7 +93,9 @@ mod tests {
         let set_back = Timestamp { wall: now.wall - 30 * SECOND, monotonic: now.monotonic + SECOND, ..now };
         assert_eq!(now.until(slept), 20 * SECOND);
         assert_eq!(now.until(paused), 30 * SECOND);
-        assert_eq!(now.until(set_back), SECOND);
+        assert_eq!(now.until(set_back), 30 * SECOND);
+        let put_right = Timestamp { wall: now.wall - SECOND / 2, monotonic: now.monotonic + SECOND, ..now };
+        assert_eq!(now.until(put_right), SECOND);
         assert!(Timestamp::now().elapsed() < SECOND, "the clocks of this machine go");
     }
 }

@@ -388,8 +388,9 @@ async fn launch(
         args.extend(["--listen".into(), port.address().to_string().into()]);
     }
     args.extend(more.iter().map(Into::into));
-    let env = wall_clock::env(rig, name).into_iter().chain([("NO_PROXY", "127.0.0.1".into())]);
-    Process::spawn(rig, name, &own_program(program).await?, args, env)
+    let program = own_program(program).await?;
+    let env = wall_clock::env(rig, name, &program)?.into_iter().chain([("NO_PROXY", "127.0.0.1".into())]);
+    Process::spawn(rig, name, &program, args, env)
 }
 
 async fn wait_ready(process: &Process, http: &reqwest::Client, url: &str) -> Result<()> {

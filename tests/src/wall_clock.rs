@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Adds the number of seconds in a file to the wall clock of whichever program it is loaded into.
@@ -63,11 +63,23 @@ impl WallClock {
 }
 
 /// What the environment of a program says where a test has its clock.
-pub(crate) fn env(rig: &Rig, name: &str) -> Vec<(&'static str, OsString)> {
+///
+/// # Errors
+/// When the program is linked statically: nothing can be loaded into that, and its clock would stay right.
+pub(crate) fn env(rig: &Rig, name: &str, program: &Path) -> Result<Vec<(&'static str, OsString)>> {
     let path = path(rig, name);
-    let has_one = path.exists();
-    let env = [("LD_PRELOAD", library(rig).into()), ("SHIFT_FILE", path.into())];
-    env.into_iter().filter(|_| has_one).collect()
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    // The path of what loads a dynamic program stands right behind the headers.
+    let mut head = [0; 4096];
+    File::open(program)?.read_exact_at(&mut head, 0)?;
+    ensure!(
+        head.windows(4).any(|bytes| bytes == b"/ld-"),
+        "{} is linked statically, so a test cannot set its clock: build it with `cargo build`",
+        program.display()
+    );
+    Ok(vec![("LD_PRELOAD", library(rig).into()), ("SHIFT_FILE", path.into())])
 }
 
 fn library(rig: &Rig) -> PathBuf {

@@ -286,6 +286,57 @@ async fn whoever_comes_anew_does_not_wait_for_a_soak_that_is_over() {
     .await;
 }
 
+/// What was stamped while our own clock was ahead would be younger than all that comes once it is right.
+#[tokio::test]
+async fn who_is_heard_while_our_own_clock_is_ahead_is_heard_once_it_is_right() {
+    run("e2e-transports-own-clock", async |rig| {
+        const AHEAD: i64 = 900;
+        let etcd = Etcd::start(rig).await?;
+        let door = PushDoor::new(rig)?;
+        let [(scraped, _), (pushing, token)] = CLUSTERS;
+        let scraped = Workload::start(rig, &etcd, scraped, &[]).await?;
+        let arguments = door.arguments(&rig.file("token", token)?, 1);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let pushing = Workload::start(rig, &etcd, pushing, &arguments).await?;
+        let tokens = rig.file("tokens.yaml", json!([token_entry(pushing.name(), token)]).to_string())?;
+        let mut config = door.config(&tokens);
+        let url = format!("http://{}/metrics", scraped.exporter.address());
+        config["feeds"]["scrape"] =
+            json!({"interval": "1s", "timeout": "2s", "targets": [{"cluster": scraped.name(), "url": url}]});
+        let clock = WallClock::of(rig, "aggregator")?;
+        let hub = Hub::start_with(rig, &etcd, AggregatorOptions::configured(rig, "own", &config)?).await?;
+        let comes_to = async |revision: &str| -> Result<()> {
+            for cluster in [&scraped, &pushing] {
+                cluster.deliver(APP, revision).await?;
+            }
+            let clusters = json!({"clusters": {"names": [scraped.name(), pushing.name()]}});
+            hub.gate(GATE, APP, revision, clusters).await?;
+            hub.opens(GATE, SOON).await.map(drop)
+        };
+        hub.report(APP, STALE_AFTER, json!({})).await?;
+        comes_to(&revision(1)).await?;
+
+        let heard = async || -> Result<[f64; 2]> {
+            let of = async |what: &str, result: &str| {
+                let name = format!("statusbridge_aggregator_{what}_total{{result=\"{result}\"}}");
+                hub.aggregator.metric(&name).await
+            };
+            Ok([of("pushes", "verified").await?, of("scrapes", "success").await?])
+        };
+        clock.set(AHEAD)?;
+        let before = heard().await?;
+        eventually(SOON, "both are heard meanwhile", async || {
+            let now = heard().await?;
+            ensure!((0..2).all(|i| now[i] > before[i] + 2.0), "{now:?} after {before:?}");
+            Ok(())
+        })
+        .await?;
+        clock.set(0)?;
+        comes_to(&revision(2)).await
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
     run("e2e-transports-scrape", async |rig| {
