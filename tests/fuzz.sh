@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Looks for bytes that break what reads them from outside: libFuzzer runs each test of a module called `fuzz` for so long.
+# Looks for bytes that break what reads them from outside: libFuzzer runs each test of a module called `fuzz` for so long, as many at a
+# time as there are cores.
 #
 #   fuzz SECONDS [NAME…]    NAME: that of the test, or a part of it
 #
@@ -12,6 +13,7 @@ shift
 packages=(-p statusbridge-core -p statusbridge-aggregator -p statusbridge-exporter -p statusbridge-expression -p statusbridge-kstatus)
 target=${CARGO_TARGET_DIR:-target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
+cores=$(nproc 2>/dev/null || echo 1)
 coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 coverage+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 
@@ -20,27 +22,43 @@ build() {
     "${CARGO:-cargo}" test --locked --profile fuzz --target "$host" --target-dir "$target" --lib --no-run "${packages[@]}" 2>&1
 }
 
+run() { # program, test, arguments of libFuzzer…
+  local program=$1 test=$2
+  shift 2
+  BOLERO_LIBTEST_HARNESS=1 BOLERO_TEST_NAME=$test BOLERO_LIBFUZZER_ARGS="$*" \
+    "$program" "$test" --exact --nocapture --quiet --test-threads 1
+}
+
+fuzz() { # program, test
+  local program=$1 test=$2 place learnt broken=0
+  # Where the corpus lies is said by the test itself.
+  place=$(CARGO_BOLERO_SELECT=all "$program" "$test" --exact --nocapture | sed -n 's/.*"work_dir":"\([^"]*\)".*/\1/p')
+  learnt=$target/learnt/${place##*/}
+  mkdir -p "$place/corpus" "$learnt" "$place/crashes"
+  printf '\n== %s, %d s\n' "$test" "$seconds"
+  run "$program" "$test" "$learnt" "$place/corpus" "$place/crashes" "-artifact_prefix=$place/crashes/" "-max_total_time=$seconds" \
+    -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -print_funcs=0 -verbosity=0 || broken=1
+  if [ -n "${MERGE:-}" ]; then run "$program" "$test" -merge=1 -max_len=16384 -verbosity=0 "$place/corpus" "$learnt"; fi
+  rmdir --ignore-fail-on-non-empty "$place/crashes"
+  return $broken
+}
+
 programs=$(build | tee /dev/stderr | sed -n 's/^ *Executable .* (\(.*\))$/\1/p')
 [ -n "$programs" ] || exit 1
+logs=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 
-broken=0
+broken=0 running=0
+ended() { wait -n || broken=1; running=$((running - 1)); }
 for program in $programs; do
   tests=$("$program" --list --format terse 'fuzz::' | sed -n 's/: test$//p')
   for test in $tests; do
     if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$test"; then continue; fi
-    # Where the corpus lies is said by the test itself.
-    place=$(CARGO_BOLERO_SELECT=all "$program" "$test" --exact --nocapture | sed -n 's/.*"work_dir":"\([^"]*\)".*/\1/p')
-    learnt=$target/learnt/${place##*/}
-    mkdir -p "$place/corpus" "$learnt" "$place/crashes"
-    printf '\n== %s, %d s\n' "$test" "$seconds"
-    run() {
-      BOLERO_LIBTEST_HARNESS=1 BOLERO_TEST_NAME=$test BOLERO_LIBFUZZER_ARGS="$*" \
-        "$program" "$test" --exact --nocapture --quiet --test-threads 1
-    }
-    run "$learnt" "$place/corpus" "$place/crashes" "-artifact_prefix=$place/crashes/" "-max_total_time=$seconds" \
-      -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -print_funcs=0 -verbosity=0 || broken=1
-    if [ -n "${MERGE:-}" ]; then run -merge=1 -max_len=16384 -verbosity=0 "$place/corpus" "$learnt"; fi
-    rmdir --ignore-fail-on-non-empty "$place/crashes"
+    [ $running -lt "$cores" ] || ended
+    # What each prints is told in one piece.
+    ( trap 'cat "$logs/$test"' EXIT; fuzz "$program" "$test" >"$logs/$test" 2>&1 ) &
+    running=$((running + 1))
   done
 done
+while [ $running -gt 0 ]; do ended; done
 exit $broken
