@@ -73,9 +73,9 @@ faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm
 
-# NAME="…" runs only tests whose names have that, MERGE=1 keeps inputs that reach more: see tests/fuzz.sh.
+# NAME="…" runs only tests whose names have that: see tests/fuzz.sh.
 fuzz: cargo ## Look for bytes that break a parser, SECONDS (600) for each
-	@MERGE=$(MERGE) tests/fuzz.sh $(or $(SECONDS),600) $(NAME)
+	@tests/fuzz.sh $(or $(SECONDS),600) $(NAME)
 
 # NAME="…" breaks only what has that in its name.
 mutants: cargo ## Break rules on purpose for MINUTES (60), and note in docs/mutants.md which tests notice

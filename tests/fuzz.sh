@@ -4,8 +4,8 @@
 #
 #   fuzz SECONDS [NAME…]    NAME: that of the test, or a part of it
 #
-# It begins with the corpus beside the test, and keeps what it learns in the target directory; MERGE=1 adds of that to the corpus what
-# reaches code that nothing in it reaches. What breaks a test is kept beside it as well, for `cargo test` to try for ever.
+# It begins with the corpus beside the test, and keeps what it learns in the target directory, to go on from there. What breaks a test is
+# kept beside it, for `cargo test` to try for ever.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:?how many seconds for each?}
@@ -38,7 +38,6 @@ fuzz() { # program, test
   printf '\n== %s, %d s\n' "$test" "$seconds"
   run "$program" "$test" "$learnt" "$place/corpus" "$place/crashes" "-artifact_prefix=$place/crashes/" "-max_total_time=$seconds" \
     -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 -print_funcs=0 -verbosity=0 || broken=1
-  if [ -n "${MERGE:-}" ]; then run "$program" "$test" -merge=1 -max_len=16384 -verbosity=0 "$place/corpus" "$learnt"; fi
   rmdir --ignore-fail-on-non-empty "$place/crashes"
   return $broken
 }
