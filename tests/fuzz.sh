@@ -42,22 +42,22 @@ fuzz() { # program, test
   return $broken
 }
 
+# What each prints is told in one piece.
+told() { # program, test
+  log=$(mktemp)
+  trap 'cat "$log"; rm -f "$log"' EXIT
+  fuzz "$@" >"$log" 2>&1
+}
+export -f run fuzz told
+export seconds target
+
 programs=$(build | tee /dev/stderr | sed -n 's/^ *Executable .* (\(.*\))$/\1/p')
 [ -n "$programs" ] || exit 1
-logs=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$logs"' EXIT
 
-broken=0 running=0
-ended() { wait -n || broken=1; running=$((running - 1)); }
 for program in $programs; do
   tests=$("$program" --list --format terse 'fuzz::' | sed -n 's/: test$//p')
   for test in $tests; do
     if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$test"; then continue; fi
-    [ $running -lt "$cores" ] || ended
-    # What each prints is told in one piece.
-    ( trap 'cat "$logs/$test"' EXIT; fuzz "$program" "$test" >"$logs/$test" 2>&1 ) &
-    running=$((running + 1))
+    printf '%s\0%s\0' "$program" "$test"
   done
-done
-while [ $running -gt 0 ]; do ended; done
-exit $broken
+done | xargs -0 -r -n 2 -P "$cores" bash -euo pipefail -c 'told "$@"' told

@@ -286,7 +286,7 @@ async fn whoever_comes_anew_does_not_wait_for_a_soak_that_is_over() {
     .await;
 }
 
-/// What was stamped while our own clock was ahead would be younger than all that comes once it is right.
+/// The aggregator dates scrapes and pushes with its own clock: what it dates ahead must not hide all that comes once the clock is right.
 #[tokio::test]
 async fn who_is_heard_while_our_own_clock_is_ahead_is_heard_once_it_is_right() {
     run("e2e-transports-own-clock", async |rig| {
