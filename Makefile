@@ -1,4 +1,4 @@
-# Two commands do all the set-up: `make test` and `make demo`. They need Rust (cargo) and Go 1.26 or newer.
+# Two commands do all the set-up: `make test` and `make demo`. They need Rust (cargo) and Go 1.26.3 or newer.
 
 SHELL := /usr/bin/env bash
 CARGO ?= cargo

@@ -4,8 +4,8 @@
 #   install.sh [NAME…]   build what is missing (default: everything the tests need)
 #   install.sh --print   one line NAME=PATH for each program, without building anything
 #
-# The cache is ${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/statusbridge}/servers. An entry is named by its
-# version and a hash of the files that pin it, so a changed pin is built anew and an unchanged one never is.
+# The cache is ${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/statusbridge}/servers. An entry is named by its version and a
+# hash of the files that pin it. So a change of a module builds all that is in it anew, of which Go's own cache has most.
 # With KUBEBUILDER_ASSETS set, kube-apiserver, etcd and kubectl are taken from there.
 set -euo pipefail
 
@@ -17,54 +17,56 @@ k8s=k8s.io/component-base/version
 mimir=github.com/grafana/mimir/pkg/util/version
 helm=helm.sh/helm/v3/pkg
 
-# name | module whose version counts | programs | packages | build tags | usual duration on two cores | linker flags
+# Most are in one Go module, so that the libraries they share are compiled once: Kubernetes' own, gRPC, clients of clouds. Those
+# that cannot share its versions have a module of their own, in the directory of their name.
+# name | directory of go.mod | module whose version counts | programs | packages | build tags | linker flags
 servers='
-kubernetes|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl||7 minutes|-X '$k8s'.gitVersion=v@V@ -X '$k8s'.gitMajor=@MAJOR@ -X '$k8s'.gitMinor=@MINOR@
-etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||1 minute|
-etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
-prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
-thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|3 minutes|-X '$common'=@V@
-mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|5 minutes|-X '$mimir'.Version=@V@
-victoria-metrics-cluster|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||1 minute|-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
-kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
-source-controller|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||3 minutes|
-kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
-kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
-argocd|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argocd||8 minutes|
-argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
-promotion-steps|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||some seconds|
-argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
-flux-operator|github.com/controlplaneio-fluxcd/flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator/statusbridge||5 minutes|
-kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||2 minutes|
-ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
-ocm-work|open-cluster-management.io/ocm|ocm-work|statusbridge.dev/tests/servers/ocm-work||3 minutes|
-crossplane-changelog|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||2 minutes|
-kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
-helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
-otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|4 minutes|-X main.version=v@V@
-actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||some seconds|-X github.com/rhysd/actionlint.version=@V@
-kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||1 minute|-X main.version=v@V@
+kubernetes|.|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl||-X '$k8s'.gitVersion=v@V@ -X '$k8s'.gitMajor=@MAJOR@ -X '$k8s'.gitMinor=@MINOR@
+etcd|.|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||
+prometheus|.|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|-X '$common'=@V@
+kustomize-controller|.|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||
+source-controller|.|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||
+flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator/statusbridge||
+argocd|.|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argocd||
+argocd-lua|.|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||
+argo-rollouts|.|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||
+promotion-steps|.|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||
+crossplane-changelog|.|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||
+kpt|.|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||-X main.version=v@V@
+kstatus|kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||
+helm|.|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
+victoria-metrics-cluster|.|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
+thanos|thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|-X '$common'=@V@
+mimir|mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|-X '$mimir'.Version=@V@
+ocm|ocm|open-cluster-management.io/ocm|ocm-placement ocm-work|statusbridge.dev/tests/servers/ocm/placement statusbridge.dev/tests/servers/ocm/work||
+kubefleet|kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||
+etcd-old|etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||
+kube-state-metrics|.|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||-X '$common'=@V@
+otel-collector|otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|-X main.version=v@V@
+actionlint|actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||-X github.com/rhysd/actionlint.version=@V@
+kubeconform|.|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||-X main.version=v@V@
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller flux-operator kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement ocm-work helm"
+default_names="kubernetes etcd prometheus victoria-metrics victoria-metrics-cluster kustomize-controller source-controller flux-operator argocd argocd-lua argo-rollouts promotion-steps crossplane-changelog kpt kstatus helm thanos mimir ocm kubefleet etcd-old"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-select_server() { # sets name, module, programs, packages, tags, usual, ldflags, version, dir
+select_server() { # sets name, module_dir, module, programs, packages, tags, ldflags, version, dir
   local line
   line=$(grep "^$1|" <<<"$servers") || die "no server is named '$1'"
-  IFS='|' read -r name module programs packages tags usual ldflags <<<"$line"
-  version=$(sed -nE "s#^(require )?[[:space:]]*$module v([^ ]+).*#\2#p" "$here/$name/go.mod")
-  [ -n "$version" ] || die "$here/$name/go.mod does not require $module"
+  IFS='|' read -r name module_dir module programs packages tags ldflags <<<"$line"
+  module_dir=$here/$module_dir
+  version=$(sed -nE "s#^(require )?[[:space:]]*$module v([^ ]+).*#\2#p" "$module_dir/go.mod")
+  [ -n "$version" ] || die "$module_dir/go.mod does not require $module"
   if [ "$name" = prometheus ]; then # the module v0.315.0 is the release 3.15.0
     version=$(sed -E 's/^0\.([0-9])([0-9]{2})\./\1.\2./' <<<"$version")
   fi
   if [ "$name" = mimir ]; then # its releases cannot be had as modules, a commit of its main branch can
     version=$(sed -E 's/^.*\.([0-9]{8})[0-9]{6}-([0-9a-f]{7}).*/main-\1-\2/' <<<"$version")
   fi
-  dir=$cache/$name-$version-$({ cat "$here/$name"/*; echo "$line"; } | sha256sum | cut -c1-12)
+  dir=$cache/$name-$version-$({ cat "$module_dir"/go.*; find "$here/$name" -name '*.go' -print0 2>/dev/null | LC_ALL=C sort -z | xargs -0r cat; echo "$line"; } | sha256sum | cut -c1-12)
 }
 
 from_assets() { # is program $1 to be taken from KUBEBUILDER_ASSETS?
@@ -87,19 +89,19 @@ check_assets() {
 
 check_go() {
   local v
-  command -v go >/dev/null || die "go is not on PATH: install Go 1.26 or newer (it builds the servers that the tests run)"
-  # Asked inside a module that requires 1.26, so that a go that fetches newer toolchains by itself passes.
-  v=$(cd "$here/kubernetes" && go env GOVERSION 2>/dev/null) || v=
-  [[ $v =~ ^go([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] > 1 || BASH_REMATCH[2] >= 26)) ||
-    die "$(go version 2>/dev/null | cut -d' ' -f3) is too old: install Go 1.26 or newer"
+  command -v go >/dev/null || die "go is not on PATH: install Go 1.26.3 or newer (it builds the servers that the tests run)"
+  # Asked inside a module that requires this version, so that a go that fetches newer toolchains by itself passes.
+  v=$(cd "$here" && go env GOVERSION 2>/dev/null) || v=
+  [[ $v =~ ^go[0-9] ]] && printf '%s\n' go1.26.3 "$v" | sort -CV ||
+    die "$(go version 2>/dev/null | cut -d' ' -f3) is too old: install Go 1.26.3 or newer"
 }
 
 # Runs a command with its output in a log, telling every 30 seconds that it is still at work.
 with_progress() { # log, command…
   local log=$1 started=$SECONDS ticker status=0
   shift
-  # It ends by itself when this script is interrupted.
-  (while sleep 30 && kill -0 $$ 2>/dev/null; do say "      still building, $((SECONDS - started)) s so far"; done) &
+  # It ends by itself when this script is interrupted, and does not hold the lock.
+  (while sleep 30 && kill -0 $$ 2>/dev/null; do say "      still building, $((SECONDS - started)) s so far"; done) 9>&- &
   ticker=$!
   "$@" >"$log" 2>&1 || status=$?
   kill "$ticker" 2>/dev/null || true
@@ -119,12 +121,13 @@ go_build() { # into the directory $1
   flags=${flags//@MINOR@/$minor}
   local -a names
   read -ra names <<<"$programs"
-  cd "$here/$name"
+  cd "$module_dir" || return
   for package in $packages; do
     program=${names[$((i++))]}
     from_assets "$program" && continue
-    CGO_ENABLED=0 GOWORK=off GOFLAGS="" nice -n 10 go build -mod=readonly -trimpath -buildvcs=false \
-      ${tags:+-tags "$tags"} -ldflags "-s -w $flags" -o "$1/$program" "$package"
+    # The linker drops what a debugger needs, and the compiler takes a sixth of its time to write it.
+    CGO_ENABLED=0 GOWORK=off GOFLAGS="" nice -n 10 go build -mod=readonly -trimpath -buildvcs=false -gcflags all=-dwarf=false \
+      ${tags:+-tags "$tags"} -ldflags "-s -w $flags" -o "$1/$program" "$package" || return
   done
 }
 
@@ -137,7 +140,7 @@ build() { # name: builds one server unless it is there
   flock -n 9 || { say "[$name] another build is at work on it: waiting"; flock 9; }
   if ! { [ -d "$dir" ] && have_all "$dir"; }; then
     check_go
-    say "[$name] building $name $version (usually $usual on two cores when nothing is cached)"
+    say "[$name] building $name $version"
     started=$SECONDS
     tmp=$(mktemp -d "$cache/.build-XXXXXX")
     trap 'rm -rf "$tmp"' EXIT
@@ -224,7 +227,10 @@ if [ "${1:-}" = --print ]; then
   exit
 fi
 mkdir -p "$cache"
-[ $# -gt 0 ] || set -- $default_names
+if [ $# -eq 0 ]; then
+  say "servers that are missing are built, once: all of them in about half an hour on two cores"
+  set -- $default_names
+fi
 for server in "$@"; do
   if [ "$server" = victoria-metrics ]; then fetch_victoria_metrics; else build "$server"; fi
 done
