@@ -18,33 +18,33 @@ mimir=github.com/grafana/mimir/pkg/util/version
 helm=helm.sh/helm/v3/pkg
 
 # Most are in one Go module, so that the libraries they share are compiled once: Kubernetes' own, gRPC, clients of clouds. Those
-# that cannot share its versions have a module of their own, in the directory of their name.
-# name | directory of go.mod | module whose version counts | programs | packages | build tags | linker flags
+# that cannot share its versions have a go.mod of their own, in the directory of their name.
+# name | module whose version counts | programs | packages | build tags | linker flags
 servers='
-kubernetes|.|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl||-X '$k8s'.gitVersion=v@V@ -X '$k8s'.gitMajor=@MAJOR@ -X '$k8s'.gitMinor=@MINOR@
-etcd|.|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||
-prometheus|.|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|-X '$common'=@V@
-kustomize-controller|.|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||
-source-controller|.|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||
-flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator/statusbridge||
-argocd|.|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argocd||
-argocd-lua|.|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||
-argo-rollouts|.|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||
-promotion-steps|.|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||
-crossplane-changelog|.|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||
-kpt|.|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||-X main.version=v@V@
-kstatus|kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||
-helm|.|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
-victoria-metrics-cluster|.|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
-thanos|thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|-X '$common'=@V@
-mimir|mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|-X '$mimir'.Version=@V@
-ocm|ocm|open-cluster-management.io/ocm|ocm-placement ocm-work|statusbridge.dev/tests/servers/ocm/placement statusbridge.dev/tests/servers/ocm/work||
-kubefleet|kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||
-etcd-old|etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||
-kube-state-metrics|.|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||-X '$common'=@V@
-otel-collector|otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|-X main.version=v@V@
-actionlint|actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||-X github.com/rhysd/actionlint.version=@V@
-kubeconform|.|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||-X main.version=v@V@
+kubernetes|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl||-X '$k8s'.gitVersion=v@V@ -X '$k8s'.gitMajor=@MAJOR@ -X '$k8s'.gitMinor=@MINOR@
+etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||
+prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|-X '$common'=@V@
+kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||
+source-controller|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||
+flux-operator|github.com/controlplaneio-fluxcd/flux-operator|flux-operator|github.com/controlplaneio-fluxcd/flux-operator/statusbridge||
+argocd|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argocd||
+argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||
+argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||
+promotion-steps|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||
+crossplane-changelog|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||
+kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||-X main.version=v@V@
+kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||
+helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
+victoria-metrics-cluster|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
+thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|-X '$common'=@V@
+mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|-X '$mimir'.Version=@V@
+ocm|open-cluster-management.io/ocm|ocm-placement ocm-work|statusbridge.dev/tests/servers/ocm/placement statusbridge.dev/tests/servers/ocm/work||
+kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||
+etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||
+kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||-X '$common'=@V@
+otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|-X main.version=v@V@
+actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||-X github.com/rhysd/actionlint.version=@V@
+kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||-X main.version=v@V@
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
@@ -56,8 +56,9 @@ die() { say "error: $*"; exit 1; }
 select_server() { # sets name, module_dir, module, programs, packages, tags, ldflags, version, dir
   local line
   line=$(grep "^$1|" <<<"$servers") || die "no server is named '$1'"
-  IFS='|' read -r name module_dir module programs packages tags ldflags <<<"$line"
-  module_dir=$here/$module_dir
+  IFS='|' read -r name module programs packages tags ldflags <<<"$line"
+  module_dir=$here
+  [ ! -e "$here/$name/go.mod" ] || module_dir=$here/$name
   version=$(sed -nE "s#^(require )?[[:space:]]*$module v([^ ]+).*#\2#p" "$module_dir/go.mod")
   [ -n "$version" ] || die "$module_dir/go.mod does not require $module"
   if [ "$name" = prometheus ]; then # the module v0.315.0 is the release 3.15.0
@@ -66,7 +67,11 @@ select_server() { # sets name, module_dir, module, programs, packages, tags, ldf
   if [ "$name" = mimir ]; then # its releases cannot be had as modules, a commit of its main branch can
     version=$(sed -E 's/^.*\.([0-9]{8})[0-9]{6}-([0-9a-f]{7}).*/main-\1-\2/' <<<"$version")
   fi
-  dir=$cache/$name-$version-$({ cat "$module_dir"/go.*; find "$here/$name" -name '*.go' -print0 2>/dev/null | LC_ALL=C sort -z | xargs -0r cat; echo "$line"; } | sha256sum | cut -c1-12)
+  dir=$cache/$name-$version-$({
+    cat "$module_dir"/go.*
+    find "$here/$name" -name '*.go' -print0 2>/dev/null | LC_ALL=C sort -z | xargs -0r cat
+    echo "$line"
+  } | sha256sum | cut -c1-12)
 }
 
 from_assets() { # is program $1 to be taken from KUBEBUILDER_ASSETS?
@@ -88,12 +93,13 @@ check_assets() {
 }
 
 check_go() {
-  local v
-  command -v go >/dev/null || die "go is not on PATH: install Go 1.26.3 or newer (it builds the servers that the tests run)"
+  local v needed
+  needed=$(sed -n 's/^go //p' "$here/go.mod")
+  command -v go >/dev/null || die "go is not on PATH: install Go $needed or newer (it builds the servers that the tests run)"
   # Asked inside a module that requires this version, so that a go that fetches newer toolchains by itself passes.
   v=$(cd "$here" && go env GOVERSION 2>/dev/null) || v=
-  [[ $v =~ ^go[0-9] ]] && printf '%s\n' go1.26.3 "$v" | sort -CV ||
-    die "$(go version 2>/dev/null | cut -d' ' -f3) is too old: install Go 1.26.3 or newer"
+  [[ $v =~ ^go[0-9] ]] && printf '%s\n' "go$needed" "$v" | sort -CV ||
+    die "$(go version 2>/dev/null | cut -d' ' -f3) is too old: install Go $needed or newer"
 }
 
 # Runs a command with its output in a log, telling every 30 seconds that it is still at work.
