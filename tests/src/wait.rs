@@ -3,11 +3,17 @@
 use anyhow::{Context, Result, anyhow};
 use std::time::{Duration, Instant};
 
-/// How long a condition rests between two looks.
+/// How long what must never happen rests between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For what has no time of its own to keep. Long, as a busy machine may need a minute for what else takes a second, and only
 /// a test that fails waits for the end of it.
 pub const SOON: Duration = Duration::from_secs(180);
+
+/// How long a condition rests between two looks: a tenth of the time it has been waited for, as many tests look at the same
+/// processor's servers, which need that time themselves.
+fn pause(waited: Duration) -> Duration {
+    (waited / 10).clamp(Duration::from_millis(20), Duration::from_millis(250))
+}
 
 /// Looks until `condition` gives a value, at most for `deadline`. `Err` means "not yet" and says why: the last one
 /// is part of the failure, so `ensure!(ready == 3, "{ready} of 3 are ready")` is all a test needs to write.
@@ -19,19 +25,20 @@ pub async fn eventually<T>(
     what: &str,
     mut condition: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
-    let until = Instant::now() + deadline;
+    let started = Instant::now();
     let mut last = anyhow!("the first look at it did not come to an end");
     loop {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_sub(started.elapsed());
         match tokio::time::timeout(left.max(PAUSE), condition()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(not_yet)) => last = not_yet,
             Err(_) => {}
         }
-        if Instant::now() + PAUSE >= until {
+        let pause = pause(started.elapsed());
+        if started.elapsed() + pause >= deadline {
             return Err(last.context(format!("not within {deadline:?}: {what}")));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

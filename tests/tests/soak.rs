@@ -658,22 +658,24 @@ async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
         };
         let writers: Vec<_> = (0..4).map(writer).collect();
         let events = async || exporter.watch_events("ConfigMap").await;
-        let (began, first) = (std::time::Instant::now(), events().await?);
+        let first = events().await?;
+        eventually(SOON, "a flood has come", async || {
+            let count = events().await? - first;
+            ensure!(count > 300.0, "{count} events are no flood");
+            Ok(())
+        })
+        .await?;
         holds_for(Duration::from_secs(15), "the source is up", async || {
             ensure!(exporter.says().await?.source_up(ALONE) == Some(true));
             Ok(())
         })
         .await?;
-        let rate = (events().await? - first) / began.elapsed().as_secs_f64();
-        ensure!(rate > 30.0, "{rate:.0} events a second are no flood");
         cluster.put("a", alone("bad")).await?;
-        let written = std::time::Instant::now();
         eventually(Duration::from_secs(30), "the failure is shown", async || {
             ensure!(soak(&exporter.says().await?, ALONE, "a")?.is_none());
             Ok(())
         })
         .await?;
-        eprintln!("{rate:.0} events a second, the failure was shown after {:?}", written.elapsed());
         writers.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     })

@@ -74,11 +74,10 @@ async fn what_one_writes_without_an_end_keeps_no_gate_of_another_open() {
         // The exporter keeps up.
         let writers = flood(&cluster, 100);
         let events = async || cluster.exporter.watch_events("Kustomization").await;
-        let (began, first) = (Instant::now(), events().await?);
-        eventually(SOON, "it is a flood", async || {
-            ensure!(began.elapsed() > Duration::from_secs(5), "it has just begun");
-            let rate = (events().await? - first) / began.elapsed().as_secs_f64();
-            ensure!(rate > 30.0, "{rate:.0} events a second are no flood");
+        let first = events().await?;
+        eventually(SOON, "a flood has come", async || {
+            let count = events().await? - first;
+            ensure!(count > 300.0, "{count} events are no flood");
             Ok(())
         })
         .await?;
