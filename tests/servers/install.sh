@@ -46,9 +46,8 @@ otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receive
 actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||-X github.com/rhysd/actionlint.version=@V@
 kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||-X main.version=v@V@
 '
-# kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
-# otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd prometheus victoria-metrics victoria-metrics-cluster kustomize-controller source-controller flux-operator argocd argocd-lua argo-rollouts promotion-steps crossplane-changelog kpt kstatus helm thanos mimir ocm kubefleet etcd-old"
+# The others are asked for by name: by `make integrations`, `make bench`, deploy/check and deploy/lint.
+default_names="kubernetes etcd prometheus victoria-metrics victoria-metrics-cluster kustomize-controller argocd-lua promotion-steps crossplane-changelog kpt kstatus helm thanos mimir etcd-old"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -215,11 +214,8 @@ fetch_victoria_metrics() {
 
 print_paths() {
   local n p
-  for n in $default_names kube-state-metrics kubeconform actionlint otel-collector; do
-    if [ "$n" = victoria-metrics ]; then
-      for p in $vm_programs; do echo "$p=$(vm_program "$p")"; done
-      continue
-    fi
+  for p in $vm_programs; do echo "$p=$(vm_program "$p")"; done
+  for n in $(cut -d'|' -f1 <<<"$servers"); do
     select_server "$n"
     for p in $programs; do
       if from_assets "$p"; then echo "$p=$assets/$p"; else echo "$p=$dir/$p"; fi
@@ -234,7 +230,7 @@ if [ "${1:-}" = --print ]; then
 fi
 mkdir -p "$cache"
 if [ $# -eq 0 ]; then
-  say "servers that are missing are built, once: all of them in about half an hour on two cores"
+  say "servers that are missing are built, once: all of them in about 20 minutes on two cores"
   set -- $default_names
 fi
 for server in "$@"; do

@@ -45,7 +45,7 @@ async fn what_prometheus_and_vmagent_write_adds_up() {
 }
 
 #[tokio::test]
-#[ignore = "the Collector takes minutes to build: make pipelines"]
+#[ignore = "its servers take minutes to build: make integrations"]
 async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names() {
     run("e2e-collector", async |rig| {
         let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);
