@@ -19,7 +19,7 @@ help: ## Show this
 cargo:
 	@command -v $(CARGO) >/dev/null || { echo "error: cargo is not on PATH: install Rust ($$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer)" >&2; exit 1; }
 
-servers: ## Build the servers that tests and demo run, once, into a cache outside the clone
+servers: ## Build the servers that `make test` and the demo run, once, into a cache outside the clone
 	@tests/servers/install.sh
 
 bench-servers: ## Build what the benchmark runs
@@ -34,7 +34,7 @@ test integrations demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 programs: cargo
 	$(CARGO) build --workspace --bins
 
-test: cargo servers programs ## Run every test, on the real servers
+test: cargo servers programs ## Run the tests, on the real servers
 	@failed=0; \
 	$(CARGO) test --workspace --no-fail-fast -- --skip attacks:: || failed=1; \
 	RUST_TEST_THREADS=$(attack_threads) $(CARGO) test --workspace --test end_to_end -- attacks:: || failed=1; \

@@ -5,27 +5,33 @@
 #   integrations.sh --check  fails where something is another than was tried
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C
+# What is tried are the pinned ones, and with the pinned ones.
+unset KUBEBUILDER_ASSETS
 record=tests/integrations.txt
-servers="kubernetes etcd prometheus victoria-metrics kustomize-controller source-controller flux-operator argocd argo-rollouts ocm kubefleet otel-collector"
+others=(source-controller flux-operator argocd argo-rollouts ocm kubefleet otel-collector)
 
-# What a trial is of: versions, recipes, and the tests.
+# What a trial is of: each program as install.sh builds it, the recipes, and the tests that are marked as part of it.
 subject() {
-  local server
-  for server in $servers; do
-    tests/servers/install.sh --print | sed -nE "s#^.*/($server-[0-9][^/]*)-[0-9a-f]{12}/.*#\1#p" | sort -u
+  local printed server tests
+  printed=$(tests/servers/install.sh --print)
+  for server in "${others[@]}"; do
+    sed -nE "s#^.*/($server-[0-9][^/]*)/.*#\1#p" <<<"$printed" | sort -u | grep .
   done
-  sha256sum deploy/recipes/* deploy/pipelines/* $(grep -rlF 'make integrations"]' tests/tests | LC_ALL=C sort)
+  mapfile -t tests < <(grep -rlF 'make integrations"]' tests/tests/e2e | sort)
+  sha256sum deploy/pipelines/otel-collector.yaml \
+    deploy/recipes/{argo-rollouts,argocd-cm,argocd-rollout,argocd-waves,flux-rollout,flux-waves,kubefleet,open-cluster-management}* \
+    "${tests[@]}"
 }
 
+here=$(subject)
 if [ "${1:-}" = --check ]; then
-  diff -U0 --label "tried ($record)" --label "here" <(grep -v '^#' "$record") <(subject) ||
+  diff -U0 --label "tried ($record)" --label "here" <(grep -v '^#' "$record") - <<<"$here" ||
     { echo "error: this was not tried as it is: run \`make integrations\` and commit $record" >&2; exit 1; }
   exit
 fi
-tests/servers/install.sh $servers
+tests/servers/install.sh kubernetes etcd prometheus victoria-metrics kustomize-controller "${others[@]}"
 "${CARGO:-cargo}" test -p statusbridge-tests --test end_to_end -- --ignored e2e::
-{
-  echo "# All of these were tried together on $(date -u +%F), and did what they should."
-  subject
-} >"$record.new"
+[ "$(subject)" = "$here" ] || { echo "error: something was changed meanwhile" >&2; exit 1; }
+printf '%s\n' "# All of these were tried together on $(date -u +%F), and did what they should." "$here" >"$record.new"
 mv "$record.new" "$record"

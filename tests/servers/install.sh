@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the servers that the tests and the demo run, once, into a cache outside the clone.
 #
-#   install.sh [NAME…]   build what is missing (default: everything the tests need)
+#   install.sh [NAME…]   build what is missing (default: all that `make test` needs)
 #   install.sh --print   one line NAME=PATH for each program, without building anything
 #
 # The cache is ${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/statusbridge}/servers. An entry is named by its version and a

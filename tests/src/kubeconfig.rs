@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Kubeconfig {
     /// Where the API server is reached.
     pub server: SocketAddr,
-    /// File with the certificate that the API server shows.
+    /// File with the certificate of the authority that certifies the API server.
     pub ca_file: PathBuf,
     /// Bearer token.
     pub token: String,

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use std::time::{Duration, Instant};
 
-/// How long what must never happen rests between two looks.
+/// How long what must never happen rests between two looks, and what the last look at a condition may take.
 const PAUSE: Duration = Duration::from_millis(50);
 /// For what has no time of its own to keep. Long, as a busy machine may need a minute for what else takes a second, and only
 /// a test that fails waits for the end of it.
@@ -34,11 +34,11 @@ pub async fn eventually<T>(
             Ok(Err(not_yet)) => last = not_yet,
             Err(_) => {}
         }
-        let pause = pause(started.elapsed());
-        if started.elapsed() + pause >= deadline {
+        let waited = started.elapsed();
+        if waited >= deadline {
             return Err(last.context(format!("not within {deadline:?}: {what}")));
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause(waited).min(deadline - waited)).await;
     }
 }
 

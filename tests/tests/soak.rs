@@ -676,6 +676,7 @@ async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
             Ok(())
         })
         .await?;
+        ensure!(!writers.iter().any(tokio::task::JoinHandle::is_finished), "somebody no longer wrote");
         writers.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     })
