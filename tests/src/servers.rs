@@ -25,21 +25,11 @@ pub fn program(name: &str) -> Result<PathBuf> {
     };
     let path = paths.get(name).with_context(|| format!("no server program is called {name}"))?;
     if !path.exists() {
-        let target = match name {
-            "kube-state-metrics" => "bench-servers",
-            "argocd"
-            | "flux"
-            | "flux-operator"
-            | "kubefleet-updaterun"
-            | "ocm-placement"
-            | "ocm-work"
-            | "otel-collector"
-            | "registry"
-            | "rollouts-controller"
-            | "source-controller" => "integrations",
-            _ => "servers",
-        };
-        bail!("{name} is not built yet ({} is missing): run `make {target}`", path.display());
+        bail!(
+            "{name} is not built yet ({} is missing): `make servers` builds what `make test` runs, `make integrations` and \
+             `make bench-servers` what they run",
+            path.display()
+        );
     }
     Ok(path.clone())
 }
