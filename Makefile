@@ -11,7 +11,7 @@ KEEP ?=
 REAL ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test integrations model histories faults fuzz mutants core-mutants demo bench bench-fleet soak soak-graph shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test long model histories faults fuzz mutants core-mutants demo bench bench-fleet soak soak-graph shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ bench-servers: ## Build what the benchmark runs
 # rest of the workspace with other features of the same libraries, which means building those twice.
 debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 release := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
-test integrations demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+test long demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 
 programs: cargo
 	$(CARGO) build --workspace --bins
@@ -40,8 +40,9 @@ test: cargo servers programs ## Run the tests, on the real servers
 	RUST_TEST_THREADS=$(attack_threads) $(CARGO) test --workspace --test end_to_end -- attacks:: || failed=1; \
 	exit $$failed
 
-integrations: cargo programs ## Try recipes and pipelines with programs of others that take minutes to build, and note that in tests/integrations.txt
-	@tests/integrations.sh
+long: export ATTACK_THREADS = $(attack_threads)
+long: cargo programs ## Try attacks that take minutes, and recipes and pipelines with programs that take minutes to build, and note that in tests/long.txt
+	@tests/long.sh
 
 demo-servers:
 	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller

@@ -135,7 +135,7 @@ fn check(source: &Source, object: &Value, other: &Value) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_lean_object_evaluates_like_the_whole_one(
         object in prop::sample::select(objects()),

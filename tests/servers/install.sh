@@ -46,7 +46,7 @@ otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receive
 actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||-X github.com/rhysd/actionlint.version=@V@
 kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||-X main.version=v@V@
 '
-# The others are asked for by name: by `make integrations`, `make bench`, deploy/check and deploy/lint.
+# The others are asked for by name: by `make long`, `make bench`, deploy/check and deploy/lint.
 default_names="kubernetes etcd prometheus victoria-metrics victoria-metrics-cluster kustomize-controller argocd-lua promotion-steps crossplane-changelog kpt kstatus helm thanos mimir etcd-old"
 
 say() { printf '%s\n' "$*" >&2; }

@@ -26,7 +26,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let path = paths.get(name).with_context(|| format!("no server program is called {name}"))?;
     if !path.exists() {
         bail!(
-            "{name} is not built yet ({} is missing): `make servers` builds what `make test` runs, `make integrations` and \
+            "{name} is not built yet ({} is missing): `make servers` builds what `make test` runs, `make long` and \
              `make bench-servers` what they run",
             path.display()
         );

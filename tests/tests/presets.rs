@@ -1,7 +1,7 @@
 //! The presets against API servers that have the systems' own CRDs: the objects in their tests are ones that can
 //! exist, what comes back from the API server is shown as the test says, and so it is by the exporter itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -291,11 +291,16 @@ async fn what_the_tests_speak_of_can_exist_and_comes_back_as_it_was() {
         let etcd = Etcd::start(rig).await?;
         let clusters = clusters(rig, &etcd).await?;
         let suites = suites()?;
+        let mut presets = BTreeMap::new();
         let mut cases = Vec::new();
         for suite in &suites {
             for name in &suite.sources {
                 for case in suite.cases.iter().filter(|case| !case.rubbish) {
-                    cases.push((preset(name, case.resource_health)?, suite, case));
+                    let source = match presets.entry((name, case.resource_health)) {
+                        Entry::Occupied(compiled) => Arc::clone(compiled.get()),
+                        Entry::Vacant(new) => Arc::clone(new.insert(preset(name, case.resource_health)?)),
+                    };
+                    cases.push((source, suite, case));
                 }
             }
         }

@@ -294,3 +294,10 @@ pub fn evaluate_all(references: &mut Ledger) {
         references.evaluated(next.run(), Duration::ZERO);
     }
 }
+
+/// Histories are long, so `cargo test` plays few. `PROPTEST_CASES` plays more: see `make histories`.
+#[cfg(test)]
+pub(crate) fn histories() -> proptest::prelude::ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").map_or(50, |given| given.parse().expect("a number"));
+    proptest::prelude::ProptestConfig { cases, failure_persistence: None, ..Default::default() }
+}

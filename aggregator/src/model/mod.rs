@@ -55,7 +55,7 @@ fn given(name: &str) -> Option<u32> {
 
 /// How many histories are tried; `make model N=…` tries more.
 fn histories() -> u32 {
-    given("STATUSBRIDGE_MODEL_HISTORIES").unwrap_or(2000)
+    given("STATUSBRIDGE_MODEL_HISTORIES").unwrap_or(500)
 }
 
 /// What makes the histories others. Always the same ones are part of the tests, so that a change passes or

@@ -210,6 +210,7 @@ async fn who_does_not_read_costs_the_aggregator_little() {
 }
 
 #[tokio::test]
+#[ignore = "it takes minutes: make long"]
 async fn who_does_not_read_costs_the_exporter_little() {
     run("attacks-unread-exporter", async |rig| {
         let etcd = Etcd::start(rig).await?;

@@ -203,7 +203,7 @@ async fn save(histories: &[&History], path: &Path) -> Result<()> {
 
 /// A rollout that Open Cluster Management calls Available from its beginning (ocm #1207, #327) opens gates once it is done.
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revision_done() {
     run("e2e-manifest-works", async |rig| {
         let managed = Managed::start(rig).await?;

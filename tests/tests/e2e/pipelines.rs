@@ -45,7 +45,7 @@ async fn what_prometheus_and_vmagent_write_adds_up() {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names() {
     run("e2e-collector", async |rig| {
         let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);

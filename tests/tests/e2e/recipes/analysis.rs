@@ -129,7 +129,7 @@ impl Web {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn an_analysis_of_argo_rollouts_succeeds_only_while_gate_or_verdict_is_open_for_its_revision() {
     run("e2e-recipes-analysis", async |rig| {
         let (authority, trusted) = (Authority::new("ours")?, rig.subdir("trusted")?);

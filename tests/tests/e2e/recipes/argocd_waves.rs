@@ -184,7 +184,7 @@ fn application(repositories: &Repositories, cluster: &str, commit: &str) -> Valu
 
 /// Argo CD calls an Application healthy that still is at the commit before (argo-cd #29410). The gates do not.
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
     run("e2e-recipes-argocd-central", async |rig| {
         let central = Central::start(rig).await?;
@@ -258,7 +258,7 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn an_app_of_apps_goes_on_to_the_second_wave_once_the_gate_of_the_first_is_open() {
     run("e2e-recipes-argocd-hub", async |rig| {
         let central = Central::start(rig).await?;
@@ -306,7 +306,7 @@ async fn step(hub: &Hub, application: &str) -> Result<String> {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
     run("e2e-recipes-argocd-rolling", async |rig| {
         let central = Central::start(rig).await?;
@@ -397,7 +397,7 @@ async fn keeps_jobs(cluster: &ApiServer, hub_account: &str) -> Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn a_cluster_syncs_once_the_job_before_has_seen_the_gate_of_the_wave_before_open() {
     run("e2e-recipes-argocd-cluster", async |rig| {
         let repositories = Repositories::start(rig).await?;

@@ -148,7 +148,7 @@ async fn deployed_process(rig: &Rig, api: &ApiServer, deployment: &Value) -> Res
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn kubefleet_starts_the_next_stage_only_after_the_gate_is_open() {
     run("e2e-recipes-kubefleet", async |rig| {
         let one = One::start(rig).await?;
@@ -274,7 +274,7 @@ async fn decisions(api: &ApiServer, placement: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn open_cluster_management_places_on_the_next_clusters_only_after_the_gate_is_open() {
     run("e2e-recipes-ocm", async |rig| {
         let one = One::start(rig).await?;

@@ -26,7 +26,7 @@ async fn runs(cluster: &Workload) -> Result<Option<String>> {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn each_wave_gets_a_revision_once_the_one_before_is_healthy_at_it() {
     run("e2e-recipes-flux-waves", async |rig| {
         let registry = Registry::start(rig).await?;

@@ -161,7 +161,7 @@ fn objects(central: &Central, token: &str, commit: &str) -> Result<Vec<Value>> {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn an_application_set_moves_the_clusters_that_are_admitted_and_none_when_it_is_told_nothing() {
     run("e2e-recipes-argocd-rollout", async |rig| {
         let values = |options| by_values(options, rig, "argocd-rollout-values.yaml", &[]);
@@ -261,7 +261,7 @@ fn commit(number: u32) -> String {
 const CLUSTERS: [&str; 2] = ["eu-1", "eu-2"];
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn flux_operator_moves_a_cluster_when_it_is_admitted_and_leaves_it_when_it_is_told_nothing() {
     run("e2e-recipes-flux-rollout", async |rig| {
         let authority = Authority::new("ours")?;

@@ -105,7 +105,7 @@ impl Setup {
 }
 
 #[tokio::test]
-#[ignore = "its servers take minutes to build: make integrations"]
+#[ignore = "its servers take minutes to build: make long"]
 async fn open_cluster_management_places_a_revision_where_it_is_admitted() {
     run("e2e-rollouts-ocm", async |rig| {
         let setup = Setup::start(rig).await?;

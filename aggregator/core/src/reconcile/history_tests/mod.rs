@@ -15,7 +15,7 @@ use history::History;
 use steps::{Change, Landing, Read, Step, steps};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::testing::histories())]
 
     #[test]
     fn judging_again_comes_to_the_same_as_judging_anew(steps in steps()) {

@@ -167,7 +167,7 @@ fn backend() -> impl Strategy<Value = Backend<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn what_may_not_be_seen_changes_nothing_and_is_nowhere(

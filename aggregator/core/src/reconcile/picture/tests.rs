@@ -308,7 +308,7 @@ impl Viewer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn a_viewer_that_is_told_of_changes_sees_what_a_new_one_sees(

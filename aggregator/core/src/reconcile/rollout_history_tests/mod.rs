@@ -172,12 +172,7 @@ fn a_wave_for_which_nobody_is_left_has_no_gate_whatever_somebody_forges() {
 }
 
 proptest! {
-    // Each history is long.
-    #![proptest_config(ProptestConfig {
-        cases: ProptestConfig::default().cases / 4,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::testing::histories())]
 
     #[test]
     fn the_record_grows_behind_open_gates_alone_and_the_rollout_ends(steps in steps()) {
