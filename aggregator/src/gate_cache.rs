@@ -22,7 +22,7 @@ use statusbridge_api::{FleetPackageStatus, PackageRef};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question, Wish};
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
 

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::object::{Key, Kind};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::metrics::ServerMetrics;
 

@@ -11,8 +11,9 @@ use crate::fleet::Fleet;
 use crate::reconcile::judge::World;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::object::Kind;
 use crate::reconcile::reconciler::Reconciler;
-use crate::reconcile::store::{Event, Kind};
+use crate::reconcile::store::Event;
 use crate::testing::{Exposition, healthy, state, tell};
 use crate::time::{Now, Seconds};
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use statusbridge_api::FleetPackageStatus;
 use statusbridge_api::fleet_package::HistoryEntry;
 use statusbridge_core::decide::delivery::{Step, steps};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 
 /// Upper bounds in seconds: from five minutes to a week.
 const BUCKETS: [f64; 7] = [300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0];

@@ -10,7 +10,7 @@ use statusbridge_api::rollout_gate::GateCounts;
 use statusbridge_api::{PackageRef, Reason};
 use statusbridge_contract::{Fingerprint, reason};
 use statusbridge_core::reconcile::gate_verdict::{GateVerdict, State};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 
 /// Bytes of all samples but those of the first metric, of all gates together: room for 1,500 gates with names of 20 letters.
 const BUDGET: usize = 2 << 20;

@@ -10,8 +10,9 @@ use kube::Client;
 use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::fleet_rollout_slice::AdmittedCluster;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::object::{Key, Kind};
 use statusbridge_core::reconcile::rollout_slices::RolloutSlices;
-use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::reconcile::store::Event;
 use tokio::time::sleep;
 use tracing::warn;
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use statusbridge_core::decide::transition::{Report, Reported, Transition, transition};
 use statusbridge_core::decide::{Evidence, unix};
 use statusbridge_core::reconcile::judged::Judged;
-use statusbridge_core::reconcile::store::{Key, Kind, Object};
+use statusbridge_core::reconcile::object::{Key, Kind, Object};
 use statusbridge_core::time::Seconds;
 use tracing::info;
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_core::reconcile::discover::{Change, FIELD_MANAGER};
 use statusbridge_core::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 
 use crate::hub::write::{self, HubError, Written, in_time};
 

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 use statusbridge_api::names::shortened;
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_core::decide::transition::Report;
-use statusbridge_core::reconcile::store::{Key, Kind, Version};
+use statusbridge_core::reconcile::object::{Key, Kind, Version};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::warn;

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::runtime::watcher::{self, Event, watcher};
 use statusbridge_core::reconcile::holds::News;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 use tokio::time::timeout;
 
 use crate::hub::write;

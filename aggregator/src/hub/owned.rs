@@ -6,8 +6,8 @@ use kube::core::Resource;
 use serde_json::{Value, json};
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::object::Version;
 use statusbridge_core::reconcile::owned::{Change, Content, OwnedWrite};
-use statusbridge_core::reconcile::store::Version;
 
 use crate::hub::write::{self, HubError, Written, in_time};
 

@@ -15,7 +15,7 @@ use statusbridge_core::decide::transition::Reported;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::heartbeat::EVERY;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{GateObject, HubObject, Key, Kind, Object};
+use statusbridge_core::reconcile::object::{GateObject, HubObject, Key, Kind, Object};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{Answer, Head, Listing, Which};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Key, Kind, Version};
+use statusbridge_core::reconcile::object::{Key, Kind, Version};
 use tracing::warn;
 
 use crate::clock::Timestamp;

@@ -9,8 +9,9 @@ use statusbridge_api::RolloutGateStatus;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{Answer, StatusWrite};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind};
 use statusbridge_core::reconcile::owned::{Change, OwnedWrite};
-use statusbridge_core::reconcile::store::{Event, GateObject, Key, Kind};
+use statusbridge_core::reconcile::store::Event;
 use statusbridge_core::testing::{hub::Hub as Objects, package};
 use statusbridge_core::time::Seconds;
 

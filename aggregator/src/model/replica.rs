@@ -15,11 +15,12 @@ use statusbridge_core::reconcile::election::{Candidate, Held, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
 use statusbridge_core::reconcile::holds::Holds;
 use statusbridge_core::reconcile::judging::Judges;
+use statusbridge_core::reconcile::object::{Key, Kind};
 use statusbridge_core::reconcile::owned::OwnedWrite;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::reconcile::store::Event;
 use statusbridge_core::time::{Now, Seconds};
 
 use super::POLL_INTERVAL;

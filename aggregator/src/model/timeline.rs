@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use statusbridge_api::conditions::{OPEN, find};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::store::GateObject;
+use statusbridge_core::reconcile::object::GateObject;
 use statusbridge_core::time::Seconds;
 
 use super::START;

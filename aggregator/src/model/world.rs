@@ -8,7 +8,7 @@ use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::fleet::Speakers;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
-use statusbridge_core::reconcile::store::{GateObject, Object};
+use statusbridge_core::reconcile::object::{GateObject, Object};
 use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, Kind, Part, SHARDS, Tear};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use statusbridge_api::PackageRef;
 use statusbridge_core::decide::transition::{Outcome, Report};
-use statusbridge_core::reconcile::store::{Kind, PackageObject, Version};
+use statusbridge_core::reconcile::object::{Kind, PackageObject, Version};
 
 use super::commit::{Commit, commit};
 

@@ -14,7 +14,7 @@ use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_aggregator::serve::api::gates;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason};
 use statusbridge_core::decide::time;
-use statusbridge_core::reconcile::store::{GateObject, Key, Object, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Object, PackageObject};
 
 use crate::reading::{R1, R2, open, with};
 

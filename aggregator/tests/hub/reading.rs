@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::gate_verdict::{Gate, Question, State, read};
-use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Object, PackageObject};
 
 const NOW: f64 = 1_800_000_000.0;
 pub const R1: &str = "main@sha1:1111111111111111111111111111111111111111";

@@ -9,9 +9,9 @@ use statusbridge_api::{FleetPackageStatus, FleetRolloutStatus, RolloutGateStatus
 use super::calls::is_young;
 use super::discover;
 use super::lazy_object::LazyObject;
+use super::object::{Key, Kind, Version};
 use super::owned::OwnedWrite;
 use super::references::{self, Evaluation};
-use super::store::{Key, Kind, Version};
 use crate::checks::Round;
 use crate::time::Now;
 

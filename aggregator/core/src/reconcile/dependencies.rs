@@ -7,7 +7,8 @@ use std::sync::Arc;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use crate::reconcile::store::{GateObject, Gates, Key};
+use crate::reconcile::object::{GateObject, Key};
+use crate::reconcile::store::Gates;
 
 /// The gates that a gate depends on.
 fn wanted(gate: &GateObject) -> BTreeSet<Key> {
@@ -147,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::reconcile::store::Object;
+    use crate::reconcile::object::Object;
 
     fn gate(name: &str, depends_on: &[String]) -> crate::reconcile::lazy_object::LazyObject {
         let depends_on: Vec<_> = depends_on.iter().map(|name| json!({"name": name})).collect();

@@ -7,8 +7,8 @@ use statusbridge_api::fleet_package_slice::ClusterRow;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason};
 
 use super::judge::{Rows, World, stale_after};
+use super::object::{Key, PackageObject};
 use super::picture::metadata;
-use super::store::{Key, PackageObject};
 use super::written::wanted_revision;
 use crate::decide::excused::Excused;
 use crate::decide::fleet_package::Wanted;

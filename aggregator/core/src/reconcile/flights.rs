@@ -82,7 +82,7 @@ impl<T> Flights<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::store::{Key, Kind};
+    use crate::reconcile::object::{Key, Kind};
 
     fn job(namespace: &str, n: usize) -> Job {
         (Kind::RolloutGate, Key { namespace: namespace.to_owned(), name: n.to_string() })

@@ -17,7 +17,7 @@ use statusbridge_contract::Fingerprint;
 
 use crate::decide::rollout_gate::holds;
 use crate::decide::unix;
-use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
+use crate::reconcile::object::{GateObject, Key, Kind, PackageObject};
 use crate::time::Seconds;
 
 /// How far in the future evidence may lie before the reader's clock is taken to be wrong, in which

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::store::Key;
+use super::object::Key;
 use crate::time::Now;
 
 /// Gates and namespaces that it names, at most: its annotation has room for 256 KiB.

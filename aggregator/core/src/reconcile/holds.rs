@@ -9,7 +9,8 @@ use statusbridge_api::{RolloutApprovalSpec, RolloutFreezeSpec};
 use statusbridge_contract::wanted;
 
 use super::lazy_object::LazyObject;
-use super::store::{Event, HubObject, Key, Mirror, REFUSED, Version};
+use super::object::{HubObject, Key, REFUSED, Version};
+use super::store::{Event, Mirror};
 use crate::decide::hold::{Approvals, Freeze, Freezes, Knowledge};
 use crate::decide::unix;
 use crate::fleet::serial;

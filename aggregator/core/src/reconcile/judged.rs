@@ -9,8 +9,9 @@ use statusbridge_api::{
 };
 
 use super::command::Status;
+use super::object::{Kind, Object};
 use super::state::State;
-use super::store::{Kind, Object, Store};
+use super::store::Store;
 use crate::decide::Evidence;
 use crate::decide::closing::least;
 use crate::decide::transition::Reported;

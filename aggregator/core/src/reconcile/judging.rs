@@ -4,9 +4,10 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::judge::World;
+use super::object::{GateObject, Key, Kind};
 use super::slice_changes::changes;
 use super::slices::Slices;
-use super::store::{GateObject, Gates, Key, Kind};
+use super::store::Gates;
 use super::write_queue::{Job, Urgency};
 use crate::decide::only_refreshes;
 

@@ -23,6 +23,7 @@ pub mod judged;
 pub mod judging;
 pub mod labels;
 pub mod lazy_object;
+pub mod object;
 pub(crate) mod observation_cache;
 pub mod owned;
 pub mod picture;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use statusbridge_api::names::{LONGEST_LABEL, LONGEST_NAME, hashed, shortened};
 
 use super::calls::is_young;
-use super::store::{Key, Kind, Version};
+use super::object::{Key, Kind, Version};
 use crate::time::Now;
 
 /// A change of an object that belongs to another one.

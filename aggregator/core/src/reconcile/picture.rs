@@ -20,7 +20,7 @@ use statusbridge_contract::Fingerprint;
 use super::gate_verdict::{self, Gate, GateVerdict, Question};
 use super::judge::again::{NEVER, fleet_key};
 use super::judge::{Rows, World, stale_after};
-use super::store::{GateObject, Key, Kind, PackageObject, RolloutObject};
+use super::object::{GateObject, Key, Kind, PackageObject, RolloutObject};
 use super::tenancy::Tenancy;
 use super::verdict_cache::{Basis, Found, Still, VerdictCache};
 use super::written;

@@ -4,7 +4,7 @@ use statusbridge_api::FleetPackageSpec;
 use statusbridge_api::common::ClusterSet;
 
 use super::judge::World;
-use super::store::{Key, Object, PackageObject};
+use super::object::{Key, Object, PackageObject};
 
 impl World<'_> {
     /// Each package that any cluster reports, as a FleetPackage for all of them would show it. Evidence older than

@@ -10,7 +10,7 @@ use statusbridge_contract::{Fingerprint, wanted};
 
 use super::gate_verdict::{self, Gate, GateVerdict};
 use super::judge::World;
-use super::store::{GateObject, Key, Object, PackageObject};
+use super::object::{GateObject, Key, Object, PackageObject};
 use crate::decide::excused::Excuses;
 use crate::decide::rollout_gate;
 use crate::time::Seconds;

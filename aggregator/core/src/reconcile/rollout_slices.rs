@@ -6,7 +6,8 @@ use statusbridge_api::FleetRolloutSlice;
 use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FleetRolloutRef};
 
 use super::lazy_object::LazyObject;
-use super::store::{HubObject, Key, Mirror};
+use super::object::{HubObject, Key};
+use super::store::Mirror;
 
 /// All slices of the hub.
 pub type RolloutSlices = Mirror<RolloutSlice>;

@@ -3,7 +3,7 @@
 use super::slices::{Change, Slice, Slices, Wanted, plan};
 use crate::decide::fleet_package;
 use crate::reconcile::judge::{Rows, World};
-use crate::reconcile::store::{Key, PackageObject};
+use crate::reconcile::object::{Key, PackageObject};
 
 /// What is to be done about the slices of the FleetPackage at `key`, which may be gone: then its
 /// slices go too, also where no garbage collector runs. Nothing as long as not all slices are known.

@@ -28,8 +28,8 @@ use crate::decide::excused::Excused;
 use crate::decide::{Moment, Target, refreshed, time, words};
 use crate::fleet::observation::{Standing, reason};
 use crate::fleet::{Clusters, Fleet, Mark, Since};
+use crate::reconcile::object::{Key, Kind, Object};
 use crate::reconcile::references::Resolution;
-use crate::reconcile::store::{Key, Kind, Object};
 use crate::time::Seconds;
 
 /// Clusters where a package is not fresh, that a verdict may have: each is looked at whenever it is asked for.

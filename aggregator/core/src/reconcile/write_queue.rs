@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::reconcile::store::{Key, Kind};
+use crate::reconcile::object::{Key, Kind};
 
 /// An object whose status, or whose slices, are to be written.
 pub(super) type Job = (Kind, Key);

@@ -6,7 +6,7 @@ use statusbridge_api::fleet_package_slice::{ClusterRow, RolloutStatus};
 
 use super::gate_verdict::{self, Gate, Question};
 use super::judge::World;
-use super::store::PackageObject;
+use super::object::PackageObject;
 use crate::decide::rows::Evident;
 use crate::decide::unix;
 use crate::time::Seconds;

@@ -9,10 +9,11 @@ use crate::reconcile::command::{Answer, Head, Listing, StatusWrite, Which};
 use crate::reconcile::feeds::Planned;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::object::{Key, Kind, Version};
 use crate::reconcile::owned::{Change, OwnedWrite};
 use crate::reconcile::reconciler::Reconciler;
 use crate::reconcile::state::State;
-use crate::reconcile::store::{Event, Key, Kind, Version};
+use crate::reconcile::store::Event;
 use crate::time::Now;
 
 /// The hub.

@@ -12,10 +12,10 @@ use statusbridge_core::decide::fleet_package::Wanted as Revision;
 use statusbridge_core::decide::rows::{Evident, rows};
 use statusbridge_core::decide::{Target, time};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
+use statusbridge_core::reconcile::object::Key;
+use statusbridge_core::reconcile::object::Owner;
 use statusbridge_core::reconcile::owned::label;
 use statusbridge_core::reconcile::slices::{Change, Slice, Wanted, plan};
-use statusbridge_core::reconcile::store::Key;
-use statusbridge_core::reconcile::store::Owner;
 
 use crate::made::*;
 

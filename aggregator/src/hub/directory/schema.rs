@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use regex::Regex;
 use serde_json::Value;
 use statusbridge_api::crd;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 use statusbridge_expression::{Expression, Scope};
 
 use super::stored::DECLARED;

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 use statusbridge_api::GROUP;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 
 /// Annotation: the file that an object was read from.
 pub(super) const FILE: &str = "statusbridge.dev/file";
 /// Group of Leases.
 pub(super) const LEASES: &str = "coordination.k8s.io";
 /// Field of an object beside its spec: why that counts for nothing.
-pub(super) const REFUSED: &str = statusbridge_core::reconcile::store::REFUSED;
+pub(super) const REFUSED: &str = statusbridge_core::reconcile::object::REFUSED;
 
 /// The kinds of ours that people write.
 pub(super) const DECLARED: [Kind; 4] =

@@ -18,9 +18,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use statusbridge_api::fleet_rollout::PlacementApi;
 use statusbridge_api::fleet_rollout_slice::FLEET_ROLLOUT_LABEL;
+use statusbridge_core::reconcile::object::{Key, Version};
 use statusbridge_core::reconcile::owned::label;
 use statusbridge_core::reconcile::rollouts::placements::{Placed, Placements};
-use statusbridge_core::reconcile::store::{Key, Version};
 use tokio::time::sleep;
 use tracing::{info, warn};
 

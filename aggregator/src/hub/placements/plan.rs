@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use statusbridge_core::reconcile::object::Version;
 use statusbridge_core::reconcile::rollouts::placements::Placed;
-use statusbridge_core::reconcile::store::Version;
 
 /// Most that one names, by both APIs.
 const MOST: usize = 100;
@@ -94,7 +94,7 @@ pub(super) fn plan(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use statusbridge_core::reconcile::store::Key;
+    use statusbridge_core::reconcile::object::Key;
 
     use super::*;
 

@@ -21,7 +21,7 @@ use serde_json::json;
 use statusbridge_api::GROUP;
 use statusbridge_api::fleet_rollout_slice::{self, AdmittedCluster};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::places::Places;
 use statusbridge_serving::response::respond;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::{Request, Response, StatusCode};
 use serde_json::json;
 use statusbridge_core::reconcile::detail::Filter;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_core::reconcile::rollouts::{MembersOf, Unseen};
-use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::Guard;
 
 use super::failure::Failure;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use statusbridge_api::GROUP;
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::response::respond;

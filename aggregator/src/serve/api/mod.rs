@@ -28,7 +28,7 @@ use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::Incoming;
 use statusbridge_api::{GROUP, fleet_package_slice, fleet_rollout_slice};
 use statusbridge_core::reconcile::judge::World;
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::places::{Place, Places};
 use statusbridge_serving::response::respond;

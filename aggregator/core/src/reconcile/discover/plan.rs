@@ -8,7 +8,7 @@ use statusbridge_api::PackageRef;
 use super::Settings;
 use super::name::{name, with_hash};
 use crate::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
-use crate::reconcile::store::{HubObject, PackageObject, Version};
+use crate::reconcile::object::{HubObject, PackageObject, Version};
 use crate::time::Seconds;
 
 /// How long polls must have been good before anything is removed: after a start or a failure not all

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 mod history;
 mod steps;
 
-use super::store::Kind;
+use super::object::Kind;
 use history::History;
 use steps::{Change, Landing, Read, Step, steps};
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::Fleet;
-use crate::reconcile::store::Object;
+use crate::reconcile::object::Object;
 use crate::testing;
 
 fn object(

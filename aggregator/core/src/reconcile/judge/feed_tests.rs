@@ -6,7 +6,7 @@ use statusbridge_api::conditions::{OPEN, find};
 
 use super::*;
 use crate::fleet::{FEED_LABEL, Fleet};
-use crate::reconcile::store::Object;
+use crate::reconcile::object::Object;
 use crate::testing::{self, Exposition, feeds, healthy};
 
 const T: Seconds = 10_000.0;

@@ -8,8 +8,8 @@ use statusbridge_api::conditions::{READY, find};
 use super::*;
 use crate::fleet::Fleet;
 use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::object::Object;
 use crate::reconcile::references::{News, Place};
-use crate::reconcile::store::Object;
 use crate::testing::{self, evaluate_all, kept};
 
 fn refers(name: &str) -> Value {

@@ -10,7 +10,8 @@ use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
 use super::*;
 use crate::decide::only_refreshes;
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::store::{Event, Object, Packages};
+use crate::reconcile::object::Object;
+use crate::reconcile::store::{Event, Packages};
 use crate::testing::{self, Exposition, healthy, tell};
 
 const T: Seconds = 1_800_000_000.0;

@@ -445,7 +445,7 @@ fn a_rollout_is_shown_as_the_hub_has_it_and_not_judged_before_its_spec_was() {
         let rollout = hub.state.rollouts.get(&key("p")).unwrap().clone();
         let status = serde_json::from_value(status).ok();
         let resource_version = format!("9{generation}");
-        hub.state.rollouts.keep(crate::reconcile::store::Object { status, resource_version, ..rollout });
+        hub.state.rollouts.keep(crate::reconcile::object::Object { status, resource_version, ..rollout });
         let shown = shown(&hub);
         assert_eq!(verdict(&shown), expected);
         assert_eq!((&shown["package"], &shown["status"]["revision"]), (&json!("p"), &json!("r2")));

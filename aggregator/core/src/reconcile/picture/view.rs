@@ -14,7 +14,7 @@ use statusbridge_api::{
 
 use super::{Cell, Dated, Package, Picture, ShownGate};
 use crate::reconcile::gate_verdict::GateVerdict;
-use crate::reconcile::store::{Key, Kind, Object, RolloutObject};
+use crate::reconcile::object::{Key, Kind, Object, RolloutObject};
 
 /// Most cells that are sent one by one: with more, the viewer reads all of it anew.
 const MOST_CHANGES: usize = 50_000;

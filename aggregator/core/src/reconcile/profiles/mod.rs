@@ -24,7 +24,8 @@ use statusbridge_api::{ClusterSet, FleetPackageSpec};
 use crate::decide::Membership;
 use crate::decide::excused::Profiled;
 use crate::fleet::serial;
-use crate::reconcile::store::{Event, Key};
+use crate::reconcile::object::Key;
+use crate::reconcile::store::Event;
 use crate::time::Seconds;
 
 pub use excused_by::ExcusedBy;

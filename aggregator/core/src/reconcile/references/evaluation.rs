@@ -10,7 +10,7 @@ use statusbridge_expression::Expression;
 use super::object::Object;
 use super::reference::{Reference, read};
 use super::resolution::{Resolution, unresolved};
-use crate::reconcile::store::Key;
+use crate::reconcile::object::Key;
 
 /// An expression, compiled when it is evaluated for the first time.
 type Compiled = OnceLock<Result<Expression, String>>;

@@ -11,7 +11,7 @@ use super::object::{Object, ReadObject};
 use super::reference::{Place, Reference};
 use super::resolution::{Resolution, unresolved};
 use super::turns::Turns;
-use crate::reconcile::store::Key;
+use crate::reconcile::object::Key;
 
 /// For how long what an object gave is believed while another version of it waits to be evaluated.
 const PATIENCE: Duration = Duration::from_secs(30);

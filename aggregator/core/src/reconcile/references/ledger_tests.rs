@@ -11,7 +11,7 @@ use super::Resolution;
 use super::ledger::{self, Change, Failure, MOST_PLACES, News};
 use super::object::{MAX_OBJECT, MOST_OF_A_NAMESPACE, ReadObject, Refusal, Room, Sent, Shelf};
 use super::reference::{Place, Reference, read};
-use crate::reconcile::store::Key;
+use crate::reconcile::object::Key;
 use crate::testing::{kept, sent};
 
 /// A ledger whose expressions are all evaluated as soon as anything happens, some time after what happened before.

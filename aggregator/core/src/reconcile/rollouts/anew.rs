@@ -6,8 +6,9 @@ use statusbridge_api::fleet_rollout_slice::FLEET_ROLLOUT_LABEL;
 use crate::decide::hold::Knowledge;
 use crate::reconcile::command::{Head, Listing, Which};
 use crate::reconcile::judge::World;
+use crate::reconcile::object::{HubObject, Key, Kind, Object, RolloutObject};
 use crate::reconcile::owned::label;
-use crate::reconcile::store::{HubObject, Key, Kind, Object, RolloutObject, Store};
+use crate::reconcile::store::Store;
 
 impl World<'_> {
     /// What has to be as it is known: the plan, what it is for, the gates of its waves, and the freezes.

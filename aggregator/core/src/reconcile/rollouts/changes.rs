@@ -11,8 +11,8 @@ use statusbridge_contract::wanted;
 
 use super::{Parts, gate_name};
 use crate::decide::fleet_rollout::Step;
+use crate::reconcile::object::{GateObject, HubObject, RolloutObject};
 use crate::reconcile::owned::{Change, Content, label};
-use crate::reconcile::store::{GateObject, HubObject, RolloutObject};
 
 /// Makes of what was decided what is to be written.
 pub(super) struct Changes<'a> {

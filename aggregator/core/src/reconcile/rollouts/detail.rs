@@ -15,8 +15,8 @@ use crate::decide::rollout_gate::{self, is_fault};
 use crate::decide::{Backend, Target, rows};
 use crate::reconcile::detail::{ClusterDetail, detail};
 use crate::reconcile::judge::World;
+use crate::reconcile::object::{GateObject, Key, RolloutObject};
 use crate::reconcile::picture::RolloutView;
-use crate::reconcile::store::{GateObject, Key, RolloutObject};
 use crate::reconcile::written::{self, wanted_revision};
 
 /// Which clusters of a FleetRollout are asked for.

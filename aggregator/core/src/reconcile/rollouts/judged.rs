@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use statusbridge_api::FleetRolloutStatus;
 use statusbridge_api::conditions::{READY, find};
 
-use crate::reconcile::store::RolloutObject;
+use crate::reconcile::object::RolloutObject;
 
 impl RolloutObject {
     /// The status, and in it the condition Ready.

@@ -13,7 +13,7 @@ use statusbridge_contract::Fingerprint;
 use super::record::Record;
 use crate::decide::list;
 use crate::reconcile::judge::World;
-use crate::reconcile::store::Key;
+use crate::reconcile::object::Key;
 
 /// The PlacementDecisions of one FleetRollout in one API.
 #[derive(Debug, Clone, PartialEq, Eq)]

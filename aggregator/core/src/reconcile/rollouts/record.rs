@@ -13,9 +13,9 @@ use statusbridge_api::fleet_rollout_slice::{
 use statusbridge_api::rollout_gate::FleetPackageRef;
 use statusbridge_contract::wanted;
 
+use crate::reconcile::object::{HubObject, Key};
 use crate::reconcile::owned::{Change, Content, label, numbered};
 use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices, rows};
-use crate::reconcile::store::{HubObject, Key};
 
 /// Which clusters may have which revision.
 pub(super) struct Record<'a> {

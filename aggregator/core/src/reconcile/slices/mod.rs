@@ -14,7 +14,8 @@ mod plan;
 pub use plan::{Change, Wanted, plan};
 
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::store::{HubObject, Key, Kind, Mirror, Owner};
+use crate::reconcile::object::{HubObject, Key, Kind, Owner};
+use crate::reconcile::store::Mirror;
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 

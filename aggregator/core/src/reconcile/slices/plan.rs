@@ -13,8 +13,8 @@ use statusbridge_api::fleet_package_slice::{ClusterRow, FLEET_PACKAGE_LABEL, MOS
 use super::Slice;
 use crate::decide::rows::Evident;
 use crate::decide::{refreshed, time, unix};
+use crate::reconcile::object::HubObject;
 use crate::reconcile::owned::{self, Content, label, numbered};
-use crate::reconcile::store::HubObject;
 use crate::time::Seconds;
 
 /// Two times of the same transition that are not further apart are the same: they are corrected by
