@@ -121,6 +121,11 @@ pub enum Status {
 }
 
 impl Status {
+    /// Whether it closes an open gate.
+    pub(super) fn closes(&self) -> bool {
+        self.least().is_some()
+    }
+
     /// What to write where the hub has no room for all of it.
     pub fn least(&self) -> Option<&RolloutGateStatus> {
         if let Self::Gate { least, .. } = self { least.as_deref() } else { None }

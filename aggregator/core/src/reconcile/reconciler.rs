@@ -14,89 +14,43 @@
 //! One that starts, after a restart or as a new leader, knows nothing of any cluster. It first closes the gates whose
 //! evidence is too old by now.
 
+mod closings;
+mod flight;
 mod owned_objects;
 mod rollouts;
+mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, RolloutGateSpec};
 use tracing::warn;
 
-use super::command::{Answer, Command, Found, Listed, Number, Status, StatusWrite};
+use super::command::{Command, Found, Number};
 use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
 use super::heartbeat::Heartbeat;
 use super::holds::{self, Concerned};
 use super::judge::World;
-use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
-use super::object::{GateObject, HubObject, Key, Kind, Object, PackageObject};
-use super::owned::{Change, OwnedWrite};
+use super::object::{GateObject, HubObject, Key, Kind, PackageObject};
 use super::profiles::{self, News, Profiles};
 use super::references::{self, Evaluated, Place};
-use super::rollouts::Work;
-use super::slice_changes;
 use super::state::{Rules, State};
 use super::store::Event;
 use super::write_queue::{Job, Urgency, WriteQueue};
 use crate::checks::{Answers, Rounds};
-use crate::decide::{Moment, unix};
+use crate::decide::Moment;
 use crate::fleet::Fleet;
 use crate::time::Now;
+use closings::Tried;
+use flight::Flight;
 
-/// How often a write is tried again after a conflict before it is left for later.
-const ATTEMPTS: u32 = 5;
 /// For so long what was found out of the fleet at one moment serves for all that is judged, unless the fleet changes.
 const MOMENT: Duration = Duration::from_millis(200);
-/// Time until a closing is tried again of which nobody knows whether it arrived, or that was not sent.
-const REST: Duration = Duration::from_secs(1);
-/// Time between two looks for gates whose time to be open is over.
-const ENDS: Duration = Duration::from_secs(1);
 /// FleetRollouts that are looked at between two turns of the loop: a large plan takes its time, and gates wait to be closed.
 const MOST_LOOKS: usize = 4;
-
-/// A write under way.
-#[derive(Debug)]
-enum Flight {
-    /// Of a FleetPackage's status.
-    Package(Written<FleetPackageSpec>),
-    /// Of a gate's.
-    Gate(Written<RolloutGateSpec>),
-    /// Somebody else has changed the object, which is being read. So often it was tried.
-    Rereads { attempt: u32 },
-    /// Of a gate that is to open: it waits for these, which are being read; the second of those that were.
-    Waits { left: BTreeMap<Number, Key>, read: BTreeSet<Key> },
-    /// Of a FleetRollout's status.
-    Rollout(Written<FleetRolloutSpec>),
-    /// Of a FleetRollout that goes on: what it goes on by is read anew.
-    Lists,
-    /// Of objects that belong to another: so many answers are to come, whether all that came landed, and whether there is
-    /// more to write.
-    Owned { left: usize, landed: bool, more: bool },
-}
-
-/// A status that was sent.
-#[derive(Debug)]
-struct Written<S: Judged> {
-    /// Over this.
-    object: Box<Object<S, S::Status>>,
-    status: Box<Status>,
-    /// Which verdict it says.
-    verdict: Option<u64>,
-    attempt: u32,
-}
-
-/// How a closing was tried.
-#[derive(Debug, Default)]
-struct Tried {
-    /// So often it was in conflict with somebody else's change.
-    conflicts: u32,
-    /// It is not tried again before that.
-    rests_until: Duration,
-}
 
 /// The reconciler and all that it knows.
 pub struct Reconciler {
@@ -351,40 +305,9 @@ impl Reconciler {
         self.go_on(now);
     }
 
-    /// Judges the gates whose time to be open is over, which no poll need be waited for.
-    fn close_what_ends(&mut self, now: Now) {
-        if now.passed < self.ends_looked_at + ENDS {
-            return;
-        }
-        self.ends_looked_at = now.passed;
-        let is_over = |gate: &&GateObject| {
-            let status = gate.status.as_ref().filter(|status| status.says_open());
-            status.and_then(|it| it.open_until.as_ref()).is_some_and(|until| unix(until) <= now.wall)
-        };
-        let over: BTreeSet<Key> =
-            self.state.gates.iter().filter(is_over).map(|gate| gate.key.clone()).collect();
-        if !over.is_empty() {
-            self.judge(BTreeSet::new(), over, now);
-        }
-    }
-
     /// The heartbeat has landed or not. Since when all gates that had to be closed were, but for those that it names.
     pub fn beaten(&mut self, landed: bool, now: Now) -> Option<Duration> {
         self.heartbeat.end(landed, now)
-    }
-
-    /// How a status write ended.
-    pub fn wrote(&mut self, number: Number, kind: Kind, key: &Key, answer: Answer, now: Now) {
-        match kind {
-            Kind::FleetPackage => self.wrote_status::<FleetPackageSpec>(number, key, answer, now),
-            Kind::RolloutGate => self.wrote_status::<RolloutGateSpec>(number, key, answer, now),
-            Kind::FleetRollout => self.wrote_status::<FleetRolloutSpec>(number, key, answer, now),
-            Kind::FleetPackageSlice
-            | Kind::FleetRolloutSlice
-            | Kind::RolloutFreeze
-            | Kind::RolloutApproval => {}
-        }
-        self.go_on(now);
     }
 
     /// How reading an object ended.
@@ -494,11 +417,11 @@ impl Reconciler {
         // The watch may be faster than the answer to a write.
         let under_way = self.flights.get(&(kind, key.clone())).map(|flight| &flight.what);
         if let (Some(Flight::Package(written)), Some(package)) = (under_way, state.packages.get(key)) {
-            stands(state, written, package);
+            statuses::stands(state, written, package);
         } else if let (Some(Flight::Gate(written)), Some(gate)) = (under_way, state.gates.get(key)) {
-            stands(state, written, gate);
+            statuses::stands(state, written, gate);
         } else if let (Some(Flight::Rollout(written)), Some(rollout)) = (under_way, state.rollouts.get(key)) {
-            stands(state, written, rollout);
+            statuses::stands(state, written, rollout);
         }
         self.commands.push(Command::Show(kind, key.clone()));
         if kind == Kind::FleetPackage {
@@ -567,24 +490,6 @@ impl Reconciler {
         self.go_on(now);
     }
 
-    /// Before the first poll: what is open on evidence that no longer counts closes, whatever the backend may say later. All
-    /// else waits for what it says. A gate that is not `changed` and whose evidence is young is not judged, as the fleet may be
-    /// read for a minute meanwhile.
-    fn close_what_is_too_old(&mut self, changed: &BTreeSet<Key>, now: Now) {
-        let moment = self.moment(now);
-        let state = &self.state;
-        let world = World::new(state, moment);
-        let dependents: BTreeSet<&Key> =
-            state.closings.iter().flat_map(|key| state.graph.dependents(key)).collect();
-        let may_be = |gate: &&GateObject| {
-            changed.contains(&gate.key) || dependents.contains(&gate.key) || !world.names_young_evidence(gate)
-        };
-        let open = state.gates.iter().filter(|gate| gate.says_open()).filter(may_be);
-        let too_old = open.filter(|gate| world.gate(gate).is_some_and(|status| !status.says_open()));
-        let too_old: Vec<Key> = too_old.map(|gate| gate.key.clone()).collect();
-        self.state.closings.extend(too_old);
-    }
-
     /// Judges, and sorts what is to be written: gates that close, with all that depend on them, and the rest.
     fn sort(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>, now: Now) {
         // What the fleet says of a package is found out once for a moment, so there is one for all.
@@ -624,54 +529,6 @@ impl Reconciler {
         {
             self.commands.push(Command::Beat(named));
         }
-    }
-
-    /// Sends the closings that are not under way, the first of each namespace first.
-    fn close(&mut self, now: Now) {
-        if self.state.closings.is_empty() {
-            return;
-        }
-        let is_under_way = |flight: &Flight| match flight {
-            Flight::Gate(written) => is_closing(&written.status),
-            Flight::Rereads { .. } => true,
-            _ => false,
-        };
-        let moment = self.moment(now);
-        for key in by_turns(self.state.closings.iter().cloned().collect()) {
-            let job = (Kind::RolloutGate, key);
-            // It may take the place of a write that does not close.
-            let under_way = self.flights.get_mut(&job).map(|flight| is_under_way(&flight.what));
-            let key = &job.1;
-            let rests = self.tried.get(key).is_some_and(|tried| now.passed < tried.rests_until);
-            if rests
-                || under_way == Some(true)
-                || under_way.is_none() && !self.flights.has_room(&key.namespace)
-            {
-                continue;
-            }
-            let Some(gate) = self.state.gates.get(key) else {
-                self.state.closings.remove(key);
-                continue;
-            };
-            let status = World::new(&self.state, moment).gate(gate).filter(|status| !status.says_open());
-            match status.filter(|_| gate.says_open()) {
-                Some(status) => {
-                    let attempt = self.tried.get(key).map_or(0, |tried| tried.conflicts);
-                    let key = key.clone();
-                    self.send::<RolloutGateSpec>(&key, status, attempt, now);
-                }
-                // It need not close after all; by now it may have to be open, which takes the way of all that opens.
-                None => {
-                    self.is_closed(&key.clone());
-                    self.queue.push(job, Urgency::News);
-                }
-            }
-        }
-    }
-
-    fn is_closed(&mut self, key: &Key) {
-        self.state.closings.remove(key);
-        self.tried.remove(key);
     }
 
     /// The write budget allows for one write more: sends what waits longest, as it should be by now. How many writes that
@@ -716,42 +573,6 @@ impl Reconciler {
         None
     }
 
-    fn write_package(&mut self, key: &Key, moment: Moment, now: Now) -> u32 {
-        let package = self.state.packages.get(key);
-        let Some(status) = package.and_then(|it| World::new(&self.state, moment).package(it)) else {
-            return 0;
-        };
-        self.send::<FleetPackageSpec>(key, status, 0, now);
-        1
-    }
-
-    /// Writes a gate's status. Before one that depends on others opens, these are read anew: a watch that lags must not let
-    /// it open on what they said of an earlier spec.
-    fn write_gate(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
-        let Some(gate) = self.state.gates.get(key) else { return 0 };
-        let Some(status) = World::new(&self.state, moment).gate(gate) else { return 0 };
-        if gate.says_open() && !status.says_open() {
-            self.state.closings.insert(key.clone());
-            return 0;
-        }
-        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
-        if !status.says_open() || gate.is_open_now() || others.is_empty() {
-            self.send::<RolloutGateSpec>(key, status, attempt, now);
-            return 1;
-        }
-        let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
-        let mut left = BTreeMap::new();
-        for other in others {
-            let number = self.number();
-            self.commands.push(Command::Read(number, Kind::RolloutGate, other.clone()));
-            left.insert(number, other);
-        }
-        let number = self.number();
-        let waits = Flight::Waits { left, read: BTreeSet::new() };
-        self.flights.begin((Kind::RolloutGate, key.clone()), number, waits);
-        1
-    }
-
     /// A write is over: what was known of it.
     fn end(&mut self, job: &Job, number: Number) -> Option<Flight> {
         let flight = self.flights.end(job, number)?;
@@ -779,235 +600,6 @@ impl Reconciler {
         self.numbers += 1;
         self.numbers
     }
-
-    /// Sends a status that was decided now for an object as it is known now.
-    fn send<S: Flies>(&mut self, key: &Key, status: S::Status, attempt: u32, now: Now) {
-        let Some(object) = S::store(&self.state).get(key) else { return };
-        let (object, mut version) = (Box::new(object.clone()), object.version());
-        let status = S::status(&object, status);
-        // Nobody keeps a gate open by changing it all the time: a closing is right on top of any version.
-        if is_closing(&status) && attempt >= ATTEMPTS {
-            version.resource_version.clear();
-        }
-        let number = self.number();
-        S::store_mut(&mut self.state).sent(key, S::sent(&status));
-        let write = StatusWrite { number, kind: S::KIND, version, status, decided: now.passed };
-        let status = Box::new(write.status.clone());
-        let verdict = self.state.verdicts.number(S::KIND, key);
-        self.flights.begin(
-            (S::KIND, key.clone()),
-            number,
-            S::flight(Written { object, status, verdict, attempt }),
-        );
-        self.commands.push(Command::Write(Box::new(write)));
-    }
-
-    fn wrote_status<S: Flies>(&mut self, number: Number, key: &Key, answer: Answer, now: Now) {
-        let job = (S::KIND, key.clone());
-        let flight = self.end(&job, number);
-        let written = flight.as_ref().and_then(S::written);
-        let closes = written.is_some_and(|it| is_closing(&it.status));
-        let opens = self.state.gates.get(key).map(GateObject::is_open_now);
-        let (mut changed, mut retries, mut is_cut) = (false, false, false);
-        match answer {
-            Answer::Done(object) => (changed, is_cut) = self.landed::<S>(*object, written),
-            Answer::Gone => changed = !S::store_mut(&mut self.state).forget(key).is_empty(),
-            Answer::Conflict => {
-                let Some(written) = written else { return };
-                let attempt = written.attempt + 1;
-                if closes {
-                    self.tried.entry(key.clone()).or_default().conflicts = attempt;
-                } else if attempt >= ATTEMPTS {
-                    warn!(kind = S::KIND.name(), object = %key, "status is left for later: somebody else keeps changing the object");
-                    return;
-                }
-                let number = self.number();
-                self.flights.begin(job, number, Flight::Rereads { attempt });
-                self.commands.push(Command::Read(number, S::KIND, key.clone()));
-                return;
-            }
-            // A closing is tried again soon, anything else is found again by the next poll.
-            Answer::NotSent | Answer::Refused(_) => retries = true,
-            Answer::Unconfirmed => {
-                self.state.unconfirmed.insert(job.clone());
-                retries = true;
-            }
-        }
-        if closes && retries {
-            self.tried.entry(key.clone()).or_default().rests_until = now.passed + REST;
-        } else if closes {
-            self.is_closed(key);
-        }
-        if changed {
-            self.is_new(S::KIND, key, now);
-        }
-        match S::KIND {
-            // Its next step may rest on what was told.
-            Kind::FleetRollout if changed => self.queue.push((S::KIND, key.clone()), Urgency::News),
-            Kind::RolloutGate
-                if changed && opens != self.state.gates.get(key).map(GateObject::is_open_now) =>
-            {
-                self.look_at_rollouts_of(&[key.clone()].into());
-            }
-            _ => {}
-        }
-        // What came to light meanwhile, and what rests on it.
-        if S::KIND == Kind::RolloutGate && !retries {
-            let mut concerned = self.state.concerned([key.clone()].into());
-            // To say the same again at once would be cut again.
-            if is_cut && !self.has_to_close(key, now) {
-                concerned.remove(key);
-            }
-            self.judge(BTreeSet::new(), concerned, now);
-        }
-    }
-
-    fn has_to_close(&mut self, key: &Key, now: Now) -> bool {
-        let moment = self.moment(now);
-        let Some(gate) = self.state.gates.get(key).filter(|gate| gate.says_open()) else { return false };
-        World::new(&self.state, moment).gate(gate).is_some_and(|status| !status.says_open())
-    }
-
-    /// The hub has taken a status. Whether another version of the object is known now, and whether it says less than what
-    /// was sent, as with a CRD that does not know all fields.
-    fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> (bool, bool) {
-        let Some(after) = Object::<S, S::Status>::read(object) else { return (false, false) };
-        let store = S::store_mut(&mut self.state);
-        let known = store.get(&after.key).map(|known| known.resource_version.clone());
-        // The watch may have brought a later one already.
-        let is_next = written.is_some_and(|it| known.as_ref() == Some(&it.object.resource_version));
-        if !is_next && store.has_seen(&after.version()) {
-            return (false, false);
-        }
-        let mut is_cut = false;
-        if let Some(written) = written {
-            is_cut = !stands(&self.state, written, &after);
-        }
-        if is_cut && !std::mem::replace(&mut self.cuts, true) {
-            warn!(kind = S::KIND.name(), object = %after.key, "the hub keeps only a part of the status that was written: apply the CRDs of this version");
-        }
-        (S::store_mut(&mut self.state).keep(after), is_cut)
-    }
-
-    /// An object was read, or could not be: goes on with what waited for that.
-    fn goes_on_after(&mut self, number: Number, kind: Kind, key: &Key, known: bool, now: Now) {
-        let job = (kind, key.clone());
-        let moment = self.moment(now);
-        let rereads = self.flights.get_mut(&job).filter(|flight| flight.number == number);
-        if let Some(&mut Flight::Rereads { attempt }) = rereads.map(|flight| &mut flight.what) {
-            self.end(&job, number);
-            if !known {
-                self.state.unconfirmed.insert(job);
-            } else if kind == Kind::RolloutGate {
-                self.write_gate(key, moment, attempt, now);
-            } else if kind == Kind::FleetRollout {
-                self.write_rollout(key, moment, attempt, now);
-            } else if let Some(package) = self.state.packages.get(key)
-                && let Some(status) = World::new(&self.state, moment).package(package)
-            {
-                self.send::<FleetPackageSpec>(key, status, attempt, now);
-            }
-            return;
-        }
-        if kind != Kind::RolloutGate {
-            return;
-        }
-        let waits = self.flights.iter_mut().find_map(|(job, flight)| match &mut flight.what {
-            Flight::Waits { left, read } if left.contains_key(&number) => {
-                left.remove(&number);
-                read.insert(key.clone());
-                Some((job.1.clone(), flight.number, left.is_empty(), read.clone()))
-            }
-            _ => None,
-        });
-        let Some((gate, number, complete, read)) = waits else { return };
-        let job = (Kind::RolloutGate, gate.clone());
-        if !known {
-            // The next poll finds it again.
-            self.end(&job, number);
-        } else if complete {
-            self.end(&job, number);
-            self.write_after_reading(&gate, &read, moment, now);
-        }
-    }
-
-    /// Writes a gate's status after all gates that it depended on were read anew.
-    fn write_after_reading(&mut self, key: &Key, read: &BTreeSet<Key>, moment: Moment, now: Now) {
-        let Some(gate) = self.state.gates.get(key) else { return };
-        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
-        let all_read = others.iter().all(|other| read.contains(&key.beside(&other.name)));
-        match World::new(&self.state, moment).gate(gate) {
-            Some(status) if all_read && status.says_open() => {
-                self.send::<RolloutGateSpec>(key, status, 0, now);
-            }
-            Some(_) => self.queue.push((Kind::RolloutGate, key.clone()), Urgency::News),
-            None => {}
-        }
-    }
-}
-
-/// What is written of either kind.
-trait Flies: Judged {
-    fn flight(written: Written<Self>) -> Flight;
-    fn written(flight: &Flight) -> Option<&Written<Self>>;
-}
-
-impl Flies for FleetPackageSpec {
-    fn flight(written: Written<Self>) -> Flight {
-        Flight::Package(written)
-    }
-
-    fn written(flight: &Flight) -> Option<&Written<Self>> {
-        if let Flight::Package(written) = flight { Some(written) } else { None }
-    }
-}
-
-impl Flies for RolloutGateSpec {
-    fn flight(written: Written<Self>) -> Flight {
-        Flight::Gate(written)
-    }
-
-    fn written(flight: &Flight) -> Option<&Written<Self>> {
-        if let Flight::Gate(written) = flight { Some(written) } else { None }
-    }
-}
-
-impl Flies for FleetRolloutSpec {
-    fn flight(written: Written<Self>) -> Flight {
-        Flight::Rollout(written)
-    }
-
-    fn written(flight: &Flight) -> Option<&Written<Self>> {
-        if let Flight::Rollout(written) = flight { Some(written) } else { None }
-    }
-}
-
-/// Whether an object says what was sent for it: then the verdict that was sent stands for this version of it.
-fn stands<S: Judged>(state: &State, written: &Written<S>, object: &Object<S, S::Status>) -> bool {
-    let sent = S::sent(&written.status);
-    for sent in &sent {
-        state.verdicts.landed(S::KIND, written.verdict, &written.object, sent, object);
-    }
-    sent.iter().any(|sent| object.status.as_ref() == Some(sent))
-}
-
-/// Whether a status closes an open gate.
-fn is_closing(status: &Status) -> bool {
-    matches!(status, Status::Gate { least: Some(_), .. })
-}
-
-/// The first of each namespace, then the second of each, and so on. They are sorted.
-fn by_turns(keys: Vec<Key>) -> Vec<Key> {
-    let mut ranked = Vec::with_capacity(keys.len());
-    let mut rank = 0_usize;
-    let mut namespace = String::new();
-    for key in keys {
-        rank = if key.namespace == namespace { rank + 1 } else { 0 };
-        namespace.clone_from(&key.namespace);
-        ranked.push((rank, key));
-    }
-    ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, key)| key).collect()
 }
 
 #[cfg(test)]

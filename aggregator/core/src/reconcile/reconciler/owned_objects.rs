@@ -1,6 +1,17 @@
 //! Writes of objects that belong to others, some at the same time.
 
-use super::*;
+use super::Reconciler;
+use super::flight::Flight;
+use crate::decide::Moment;
+use crate::reconcile::command::{Answer, Command};
+use crate::reconcile::judge::World;
+use crate::reconcile::object::{Key, Kind};
+use crate::reconcile::owned::{Change, OwnedWrite};
+use crate::reconcile::slice_changes;
+use crate::reconcile::state::State;
+use crate::reconcile::store::Event;
+use crate::reconcile::write_queue::Urgency;
+use crate::time::Now;
 
 /// Objects that belong to one other that are written at the same time, before it is decided again.
 const AT_ONCE: usize = 8;

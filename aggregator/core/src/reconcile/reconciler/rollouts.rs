@@ -1,6 +1,19 @@
 //! Turns of FleetRollouts.
 
-use super::*;
+use std::collections::BTreeSet;
+
+use statusbridge_api::FleetRolloutSpec;
+
+use super::Reconciler;
+use super::flight::Flight;
+use crate::decide::Moment;
+use crate::reconcile::command::{Command, Listed, Number};
+use crate::reconcile::judge::World;
+use crate::reconcile::object::{GateObject, HubObject, Key, Kind};
+use crate::reconcile::rollouts::Work;
+use crate::reconcile::state::State;
+use crate::reconcile::write_queue::Urgency;
+use crate::time::Now;
 
 impl Reconciler {
     /// When one is gone, another one of its package may come first now.
