@@ -4,8 +4,8 @@
 #   core_mutants MINUTES [PART…]    MINUTES: begins no other file after that; PART: of the path of a file
 #
 # Of each file core-mutants.tsv says how many mutants it has and what became of them. core-survivors.tsv names those that nothing noticed;
-# its last column says, written by hand, why that is right. Files come first that were never tried as they are now. It fails as long as
-# a survivor is not explained.
+# its last column says, written by hand, why that is right. Files come first that were never tried as they are now. JOBS of them (2) are
+# tried at a time, each in a copy of its own. It fails as long as a survivor is not explained.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/record.sh
@@ -15,21 +15,15 @@ shift
 version=27.1.0
 here=$PWD
 record=$here/tests/core-mutants.tsv survivors=$here/tests/core-survivors.tsv
-target=${CARGO_TARGET_DIR:-$here/target}/core-mutants
-copy=$target/copy out=$target/mutants.out
+targets=${CARGO_TARGET_DIR:-$here/target}/core-mutants
+jobs=${JOBS:-2}
 commit=$(git rev-parse --short HEAD)
 cache=${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or STATUSBRIDGE_CACHE}/.cache}/statusbridge}/tools
 tool=$cache/cargo-mutants-$version
-export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
+export CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
 [ -x "$tool/bin/cargo-mutants" ] || "${CARGO:-cargo}" install --quiet --debug --locked --root "$tool" "cargo-mutants@$version"
 
-mkdir -p "$target"
-git worktree remove --force "$copy" 2>/dev/null || true
-git worktree prune
-git worktree add --quiet --detach "$copy" HEAD
-trap 'git -C "$here" worktree remove --force "$copy"' EXIT
-cd "$copy"
-
+mkdir -p "$targets"
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
@@ -78,30 +72,52 @@ note() { # file
   done | replace "$survivors" "$1"
 }
 
-# What fails by itself would be taken for noticing.
-"${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
-CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
+# The files of one worker, each JOBS-th; first those of which it is not known, or known for longest, what became of their mutants.
+files() { # worker, parts…
+  local worker=$1 file
+  shift
+  (cd "$here" && git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
+    if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$file"; then continue; fi
+    noted "$record" "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
+  done) | sort | awk -v worker="$worker" -v jobs="$jobs" 'NR % jobs == worker { print $2 }'
+}
 
-left=0
-while read -r _ file; do
-  if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$file"; then continue; fi
-  if [ $SECONDS -ge $((minutes * 60)) ]; then
-    left=$((left + 1))
-    continue
-  fi
+try() { # file
+  local file=$1 folder=${1#aggregator/core/src/} caught unviable
+  folder=${folder%%/*}
   rm -rf "$out" "$out.old"
-  folder=${file#aggregator/core/src/} folder=${folder%%/*}
   mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
-  [ -e "$out/caught.txt" ] || continue # it has nothing to break
+  [ -e "$out/caught.txt" ] || return 0 # it has nothing to break
   caught=$(lines caught) unviable=$(lines unviable)
   # What those did not notice, the others are asked.
   next "$file" 120 --test=decide
   next "$file" 120 --lib -- "${slow[@]}"
   CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized next "$file" 400 --lib
-  note "$file"
+  (flock 9 && note "$file") 9>"$targets/lock"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
-done < <(git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
-  noted "$record" "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
-done | sort)
-[ $left -eq 0 ] || printf '%d files were not tried this time\n' "$left"
+}
+
+work() { # worker, parts…
+  target=$targets/$1
+  copy=$target/copy out=$target/mutants.out
+  export CARGO_TARGET_DIR=$target
+  local all file
+  all=$(files "$@")
+  (flock 9 && git worktree remove --force "$copy" 2>/dev/null; git worktree prune && git worktree add --quiet --detach "$copy" HEAD) 9>"$targets/lock"
+  cd "$copy"
+  # What fails by itself would be taken for noticing.
+  "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
+  CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
+  for file in $all; do
+    if [ $SECONDS -lt $((minutes * 60)) ]; then try "$file"; else printf '%s: not tried this time\n' "$file"; fi
+  done
+}
+
+trap 'for copy in "$targets"/*/copy; do git -C "$here" worktree remove --force "$copy"; done' EXIT
+workers=()
+for ((worker = 0; worker < jobs; worker++)); do
+  work "$worker" "$@" &
+  workers+=($!)
+done
+for worker in "${workers[@]}"; do wait "$worker"; done
 awk -F '\t' 'NR > 1 && $3 == "" { print $1 ": " $2 ": nothing notices it, and nobody says why"; n++ } END { exit n > 0 }' "$survivors"
