@@ -24,6 +24,7 @@ export CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
 [ -x "$tool/bin/cargo-mutants" ] || "${CARGO:-cargo}" install --quiet --debug --locked --root "$tool" "cargo-mutants@$version"
 
 mkdir -p "$targets"
+rm -rf "$targets"/*/copy
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
@@ -97,13 +98,19 @@ try() { # file
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 }
 
+copy_of_head() {
+  git worktree remove --force "$copy" 2>/dev/null || rm -rf "$copy"
+  git worktree prune
+  git worktree add --quiet --detach "$copy" HEAD
+}
+
 work() { # worker, parts…
   target=$targets/$1
   copy=$target/copy out=$target/mutants.out
   export CARGO_TARGET_DIR=$target
   local all file
   all=$(files "$@")
-  (flock 9 && git worktree remove --force "$copy" 2>/dev/null; git worktree prune && git worktree add --quiet --detach "$copy" HEAD) 9>"$targets/lock"
+  (flock 9 && copy_of_head) 9>"$targets/lock"
   cd "$copy"
   # What fails by itself would be taken for noticing.
   "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
@@ -113,7 +120,7 @@ work() { # worker, parts…
   done
 }
 
-trap 'for copy in "$targets"/*/copy; do git -C "$here" worktree remove --force "$copy"; done' EXIT
+trap 'rm -rf "$targets"/*/copy; git -C "$here" worktree prune' EXIT
 workers=()
 for ((worker = 0; worker < jobs; worker++)); do
   work "$worker" "$@" &
