@@ -61,7 +61,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
     use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read};
-    use statusbridge_core::reconcile::store::{GateObject, Object};
+    use statusbridge_core::reconcile::object::{GateObject, Object};
 
     use super::*;
 

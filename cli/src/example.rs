@@ -2,7 +2,7 @@
 
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::object::{Key, Kind};
 use statusbridge_core::time::Seconds;
 
 use crate::rollout::Rollout;

@@ -19,7 +19,7 @@ use statusbridge_aggregator::clock;
 use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Kind, Version};
+use statusbridge_core::reconcile::object::{Kind, Version};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::kubeconfig;
 

@@ -6,7 +6,7 @@ use statusbridge_api::{GROUP, VERSION};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::gate_verdict::Gate;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::hub::{Answer, Hub};

@@ -8,7 +8,7 @@ use statusbridge_api::fleet_rollout::{PreviousRollout, RolloutCounts, WaveStatus
 use statusbridge_api::{FleetRolloutStatus, Reason};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::gate_verdict::Gate;
-use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject, RolloutObject};
+use statusbridge_core::reconcile::object::{GateObject, Kind, PackageObject, RolloutObject};
 use statusbridge_core::time::Seconds;
 
 use crate::verdict::{Asked, Verdict};

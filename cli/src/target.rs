@@ -1,7 +1,7 @@
 //! What is named on a command line: an object of the hub (`gate/NAME`, `package/NAME`), a revision.
 
 use statusbridge_contract::wanted;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 
 /// Longest name of an object.
 const LONGEST_NAME: usize = 253;

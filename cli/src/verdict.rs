@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question, State};
-use statusbridge_core::reconcile::store::{Kind, PackageObject};
+use statusbridge_core::reconcile::object::{Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::text::Colour;

@@ -8,7 +8,8 @@ use futures::stream::select_all;
 use kube::runtime::watcher::{self, Config, Event};
 use statusbridge_aggregator::hub;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Gates, Kind, Packages, Rollouts};
+use statusbridge_core::reconcile::object::Kind;
+use statusbridge_core::reconcile::store::{Gates, Packages, Rollouts};
 use statusbridge_core::time::Seconds;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_exporter::{metrics::OwnMetrics, watch::Fault};
 use statusbridge_serving::format::Format;
 

@@ -26,6 +26,7 @@ use tracing::{error, info, warn};
 
 use crate::clock;
 use crate::health::Health;
+use crate::hub::hub_clock::{ClocksDisagree, HubClock};
 use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::write::{FIELD_MANAGER, HubError, in_time, making};
 use crate::metrics::Metrics;
@@ -109,6 +110,26 @@ impl Times {
     }
 }
 
+/// Why a Lease was not looked at, or does not count as renewed.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{0}")]
+    Hub(#[from] HubError),
+    #[error("{0}")]
+    Clocks(#[from] ClocksDisagree),
+}
+
+impl Trouble {
+    /// The same as long as it is the same trouble.
+    fn what(&self) -> String {
+        match self {
+            Self::Hub(error) => error.to_string(),
+            // By how much may be told as another second each time.
+            Self::Clocks(_) => "clocks".to_owned(),
+        }
+    }
+}
+
 /// Takes part in the election for one candidate.
 #[derive(Clone)]
 pub(crate) struct Election {
@@ -116,14 +137,15 @@ pub(crate) struct Election {
     candidate: Candidate,
     retry_period: Duration,
     fence: LeadershipGuard,
+    clock: HubClock,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
 
 impl Election {
-    /// `client` must not be fenced: it is what opens the fence.
+    /// `client` must not be fenced: it is what opens the fence. `clock` is what its answers tell.
     pub(crate) fn new(
-        client: Client,
+        (client, clock): (Client, HubClock),
         namespace: &str,
         candidate: Candidate,
         retry_period: Duration,
@@ -131,7 +153,15 @@ impl Election {
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> Self {
-        Self { api: Api::namespaced(client, namespace), candidate, retry_period, fence, metrics, health }
+        Self {
+            api: Api::namespaced(client, namespace),
+            candidate,
+            retry_period,
+            fence,
+            clock,
+            metrics,
+            health,
+        }
     }
 
     /// Does `work` whenever this process leads, each time with the epoch that its leadership is, and
@@ -224,11 +254,11 @@ impl Election {
                 }
                 Err(error) => {
                     self.health.ready(false);
-                    let error = error.to_string();
-                    if trouble.as_ref() != Some(&error) {
-                        warn!(error, "the leader's lease could not be looked at");
+                    let what = error.what();
+                    if trouble.as_ref() != Some(&what) {
+                        warn!(%error, "the leader's lease could not be looked at");
                     }
-                    trouble = Some(error);
+                    trouble = Some(what);
                 }
             }
             tokio::select! {
@@ -239,11 +269,12 @@ impl Election {
     }
 
     /// Looks at the Lease, and takes it unless somebody else has it; `None` when another one was quicker.
-    async fn look(&self, seen: &mut Seen) -> Result<Result<Option<Held>, Holder>, HubError> {
+    async fn look(&self, seen: &mut Seen) -> Result<Result<Option<Held>, Holder>, Trouble> {
         let lease = match in_time(self.api.get_opt(LEASE)).await? {
             Some(lease) => lease,
             None => self.make().await?,
         };
+        self.clock.agrees()?;
         let unchanged = seen.look(&lease, Instant::now());
         match self.candidate.take(lease, unchanged, Timestamp::now()) {
             Ok(lease) => Ok(Ok(self.claim(lease, CALL_TIMEOUT).await?)),
@@ -262,10 +293,11 @@ impl Election {
     }
 
     /// Writes the Lease as its holder, which opens the fence; `None` as below.
-    async fn claim(&self, lease: Lease, within: Duration) -> Result<Option<Held>, HubError> {
+    async fn claim(&self, lease: Lease, within: Duration) -> Result<Option<Held>, Trouble> {
         // Before it is sent: that is when the time begins that others let pass.
         let sent = clock::Timestamp::now();
         let written = self.replace(lease, within).await?;
+        self.clock.agrees()?;
         if written.is_some() {
             self.fence.renewed(sent, self.candidate.term);
         }
@@ -309,7 +341,7 @@ impl Election {
     }
 
     /// Renews once; `None` when another one holds the Lease.
-    async fn renew(&self, held: &Held) -> Result<Option<Held>, HubError> {
+    async fn renew(&self, held: &Held) -> Result<Option<Held>, Trouble> {
         let within = self.candidate.term.work / 2;
         if let Some(renewed) = self.claim(held.renewal(Timestamp::now()), within).await? {
             return Ok(Some(renewed));

@@ -8,6 +8,7 @@ pub mod discover;
 pub(crate) mod events;
 pub mod heartbeat;
 pub(crate) mod holds;
+pub(crate) mod hub_clock;
 pub(crate) mod leadership_guard;
 pub mod lease;
 pub mod owned;

@@ -32,6 +32,7 @@ use crate::hub::admitted::Admitted;
 use crate::hub::directory::Directory;
 use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
+use crate::hub::hub_clock::HubClock;
 use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::lease::{self, Election};
 use crate::hub::sweeper::Sweeper;
@@ -186,7 +187,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let namespace = &args.hub.lease_namespace;
     let fence = LeadershipGuard::shut();
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
-    let Hub { fenced: client, unfenced, installation, directory } = hub(&args, &fence).await?;
+    let Hub { fenced: client, unfenced, election, installation, directory } = hub(&args, &fence).await?;
     let named = ConfigFile::open(args.config.clone())?;
     let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
     let timeout = timeouts.fold(args.backend.timeout, Duration::max);
@@ -241,7 +242,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
             Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
         let retry = args.leader.times.retry_period;
         let election =
-            Election::new(unfenced, namespace, candidate, retry, fence, metrics.clone(), health.clone());
+            Election::new(election, namespace, candidate, retry, fence, metrics.clone(), health.clone());
         let leads = election.run(&stop, async |epoch| {
             while fresh(epoch)?.run(stop.clone()).await {}
             Ok(())
@@ -266,6 +267,8 @@ struct Hub {
     fenced: Client,
     /// Who may ask is asked by those too who do not lead.
     unfenced: Client,
+    /// By which leaders are elected, and what its answers tell of the hub's clock.
+    election: (Client, HubClock),
     installation: String,
     directory: Option<Directory>,
 }
@@ -283,13 +286,18 @@ async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
         let directory = Directory::open(path).await?;
         let (fenced, unfenced) = directory.clients(fence, CALL_TIMEOUT);
         let installation = installation.unwrap_or("directory").to_owned();
-        return Ok(Hub { fenced, unfenced, installation, directory: Some(directory) });
+        // Its clock is ours.
+        let election = (unfenced.clone(), HubClock::default());
+        return Ok(Hub { fenced, unfenced, election, installation, directory: Some(directory) });
     }
     let (config, installation) = args.hub.access.configure(installation).await?;
     let fenced = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
     let fenced = fenced.with_layer(&fence.layer(CALL_TIMEOUT)).build();
+    let clock = HubClock::default();
+    let election = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
+    let election = (election.with_layer(&clock.layer()).build(), clock);
     let unfenced = Client::try_from(config).context("client of the hub")?;
-    Ok(Hub { fenced, unfenced, installation, directory: None })
+    Ok(Hub { fenced, unfenced, election, installation, directory: None })
 }
 
 /// Begins to read what FleetRollouts admit, and which cluster may ask by which token.

@@ -15,7 +15,7 @@ use statusbridge_api::rollout_gate::{Approved, GateRef};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{RolloutApproval, RolloutApprovalSpec, RolloutGateSpec};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind};
 
 use crate::exit::Exit;
 use crate::hub::Access;

@@ -4,7 +4,7 @@ use statusbridge_api::Reason;
 use statusbridge_api::fleet_package::Problem;
 use statusbridge_api::rollout_gate::Waiting;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 use statusbridge_core::time::Seconds;
 
 use super::Branch;

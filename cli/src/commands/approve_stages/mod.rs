@@ -21,7 +21,7 @@ use statusbridge_aggregator::clock::Timestamp;
 use statusbridge_aggregator::hub::write::Written;
 use statusbridge_api::common::duration;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use statusbridge_contract::{Fingerprint, wanted};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_core::time::Seconds;
 
 use crate::look::Seen;
@@ -88,7 +88,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
     use statusbridge_core::reconcile::gate_verdict::Gate;
-    use statusbridge_core::reconcile::store::{GateObject, PackageObject};
+    use statusbridge_core::reconcile::object::{GateObject, PackageObject};
 
     use super::*;
     use crate::verdict::{Asked, Verdict};

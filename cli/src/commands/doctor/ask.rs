@@ -16,7 +16,7 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{Fleet, FleetSettings, Speakers, StreamId};
 use statusbridge_core::reconcile::gate_verdict;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 

@@ -14,7 +14,7 @@ use statusbridge_core::decide::excused::least_observed;
 use statusbridge_core::decide::rollout_gate::{kept_members, need_and_budget};
 use statusbridge_core::decide::unix;
 use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
-use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use super::doubts;

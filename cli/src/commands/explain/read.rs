@@ -10,9 +10,9 @@ use statusbridge_aggregator::hub::heartbeat::LEASE;
 use statusbridge_aggregator::hub::write::{self, HubError, in_time};
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::object::{HubObject, Key, Kind};
 use statusbridge_core::reconcile::owned;
 use statusbridge_core::reconcile::slices::Slice;
-use statusbridge_core::reconcile::store::{HubObject, Key, Kind};
 
 use crate::exit::Exit;
 use crate::hub::Hub;

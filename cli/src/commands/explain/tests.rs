@@ -4,8 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::object::{HubObject, Kind};
 use statusbridge_core::reconcile::slices::Slice;
-use statusbridge_core::reconcile::store::{HubObject, Kind};
 
 use super::account::{Account, account};
 use super::read::{Dependency, Heartbeat, Seen};

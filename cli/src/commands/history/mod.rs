@@ -33,7 +33,7 @@ use statusbridge_api::PackageRef;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::fleet::Speakers;
-use statusbridge_core::reconcile::store::{Key, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::exit::Exit;

@@ -10,7 +10,7 @@ use statusbridge_api::excuse::ExcusedCluster;
 use statusbridge_api::fleet_package::{FleetPackageSpec, FleetPackageStatus};
 use statusbridge_api::rollout_gate::{Newcomers, RolloutGateSpec, RolloutGateStatus, Waiting};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::PackageObject;
+use statusbridge_core::reconcile::object::PackageObject;
 use statusbridge_core::time::Seconds;
 
 use super::api::Answer;

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use statusbridge_api::window::Approval;
-use statusbridge_core::reconcile::store::GateObject;
+use statusbridge_core::reconcile::object::GateObject;
 
 use super::one::{One, wave};
 use crate::commands::approve::{ApprovalArgs, approve, approved};

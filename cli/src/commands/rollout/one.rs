@@ -5,8 +5,8 @@ use kube::runtime::watcher::Config;
 use statusbridge_api::fleet_package::Problem;
 use statusbridge_api::fleet_rollout_slice::FLEET_ROLLOUT_LABEL;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject, RolloutObject};
 use statusbridge_core::reconcile::owned::label;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject, RolloutObject};
 
 use crate::exit::Exit;
 use crate::hub::Hub;

@@ -6,7 +6,7 @@ use kube::api::{Api, DynamicObject};
 use serde_json::json;
 use statusbridge_aggregator::hub::write::{Written, in_time};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{HubObject, Key, Kind, RolloutObject};
+use statusbridge_core::reconcile::object::{HubObject, Key, Kind, RolloutObject};
 
 use super::one::not_found;
 use super::text::head;

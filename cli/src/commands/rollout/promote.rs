@@ -11,7 +11,7 @@ use statusbridge_api::common::duration;
 use statusbridge_api::rollout_gate::{Override, OverrideState};
 use statusbridge_core::decide::rollout_gate::holds;
 use statusbridge_core::decide::time;
-use statusbridge_core::reconcile::store::{GateObject, HubObject, Kind};
+use statusbridge_core::reconcile::object::{GateObject, HubObject, Kind};
 use statusbridge_core::time::Seconds;
 
 use super::one::{One, wave};

@@ -11,7 +11,7 @@ use kube::runtime::watcher::Config;
 use statusbridge_aggregator::hub::write::in_time;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::store::{Kind, RolloutObject};
+use statusbridge_core::reconcile::object::{Kind, RolloutObject};
 use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep_until};
 

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
 use statusbridge_api::common::duration;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Key, Kind, Version};
+use statusbridge_core::reconcile::object::{Key, Kind, Version};
 use tokio::time::{Instant, sleep};
 
 use crate::exit::Exit;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Kind, Owner};
+use statusbridge_core::reconcile::object::{Kind, Owner};
 
 /// A gate of the FleetPackage as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::fleet_package::{PackageCounts, Problem};
 use statusbridge_core::reconcile::gate_verdict::{Gate, GateVerdict, State};
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::target::Target;

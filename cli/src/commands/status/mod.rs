@@ -18,7 +18,7 @@ use anyhow::Result;
 use clap::Args;
 use kube::runtime::watcher::Config;
 use serde_json::json;
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::object::{Key, Kind};
 use statusbridge_serving::signals::told_to_stop;
 
 use crate::exit::Exit;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use statusbridge_api::rollout_gate::Newcomers;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 
 use super::entry::{Entry, Totals};
 use crate::text::{one_line, pad, paint, span, widths};

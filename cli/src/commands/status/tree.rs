@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_api::fleet_package::Problem;
 use statusbridge_core::reconcile::gate_verdict::Gate;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject, RolloutObject};
+use statusbridge_core::reconcile::object::{GateObject, Key, Kind, PackageObject, RolloutObject};
 use statusbridge_core::time::Seconds;
 
 use crate::rollout::Rollout;

@@ -26,7 +26,7 @@ use kube::runtime::watcher::{self, watcher};
 use statusbridge_aggregator::hub::write;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep_until};
 

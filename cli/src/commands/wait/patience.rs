@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use statusbridge_core::reconcile::gate_verdict::State;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::object::Kind;
 use statusbridge_core::time::Seconds;
 use tokio::time::Instant;
 
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
     use statusbridge_core::reconcile::gate_verdict::Gate;
-    use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
+    use statusbridge_core::reconcile::object::{GateObject, Object, PackageObject};
 
     use crate::verdict::{Asked, Verdict};
 

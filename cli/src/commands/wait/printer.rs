@@ -1,7 +1,7 @@
 //! What a wait prints: on standard output each change of state, once; on standard error how far the clusters are.
 
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::object::Key;
 
 use super::patience::Outcome;
 use super::progress::Progress;
