@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     fn version(resource: &str, name: &str, at: Seconds, object: Value) -> Version {
-        Version { resource: resource.to_owned(), name: name.to_owned(), at, object }
+        Version { resource: resource.to_owned(), name: name.to_owned(), at, object: object.into() }
     }
 
     fn plan(at: Seconds, revision: &str) -> Version {

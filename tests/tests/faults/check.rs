@@ -228,6 +228,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::faults::timeline::Move;
     use serde_json::json;
+    use std::sync::Arc;
 
     pub(crate) fn rules() -> Rules {
         Rules {
@@ -261,7 +262,7 @@ pub(crate) mod tests {
             "metadata": {"generation": 1}, "spec": {"revision": "r1", "clusters": {"names": ["c1", "c2"]}},
             "status": {"observedGeneration": 1, "revision": "r1", "asOf": as_of, "conditions": conditions},
         });
-        Version { resource: GATES.to_owned(), name: "g".to_owned(), at, object }
+        Version { resource: GATES.to_owned(), name: "g".to_owned(), at, object: object.into() }
     }
 
     use serde_json::Value;
@@ -301,7 +302,7 @@ pub(crate) mod tests {
     fn one_that_opens_before_the_soak_is_over_is_found() {
         let opens = |moves: &[Move]| {
             let mut timeline = opened_and(110.0);
-            timeline.versions[0].object["spec"]["minSuccessTime"] = json!("9s");
+            Arc::make_mut(&mut timeline.versions[0].object)["spec"]["minSuccessTime"] = json!("9s");
             timeline.moves.extend_from_slice(moves);
             check(&timeline, &rules(), 120.0).0.is_empty()
         };
@@ -317,7 +318,7 @@ pub(crate) mod tests {
         timeline.moves[1].truth = Truth::Healthy("r0".to_owned());
         assert!(found(&timeline, 120.0)[0].contains("only 1 of the 2"));
         let mut timeline = opened_and(110.0);
-        timeline.versions[0].object["status"]["revision"] = json!("r0");
+        Arc::make_mut(&mut timeline.versions[0].object)["status"]["revision"] = json!("r0");
         assert!(found(&timeline, 120.0)[0].contains("open for revision"));
     }
 
@@ -359,9 +360,9 @@ pub(crate) mod tests {
     fn success_takes_an_opening_of_the_same_generation() {
         let mut timeline = opened_and(110.0);
         let mut next = version(111.0, false, 100.0);
-        next.object["metadata"]["generation"] = json!(2);
-        next.object["status"]["observedGeneration"] = json!(2);
-        next.object["status"]["conditions"] =
+        Arc::make_mut(&mut next.object)["metadata"]["generation"] = json!(2);
+        Arc::make_mut(&mut next.object)["status"]["observedGeneration"] = json!(2);
+        Arc::make_mut(&mut next.object)["status"]["conditions"] =
             json!([{"type": "OpenedOnce", "status": "True", "observedGeneration": 2}]);
         timeline.versions.push(next);
         assert!(found(&timeline, 120.0)[0].contains("without ever having been open"));

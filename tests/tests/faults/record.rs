@@ -134,7 +134,7 @@ fn take(result: &Value, seen: &mut Seen, log: &Mutex<Timeline>) -> Result<()> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        let version = Version { resource, name, at: now(), object };
+        let version = Version { resource, name, at: now(), object: Arc::new(object) };
         log.lock().unwrap_or_else(PoisonError::into_inner).versions.push(version);
     }
     Ok(())

@@ -550,7 +550,8 @@ impl System {
     pub(crate) async fn check(&self) -> Result<ReceiptLog> {
         let at = now();
         self.recorder.has_all().await?;
-        let timeline = self.log();
+        // It may take a while, in which what happens has to be noted.
+        let timeline = self.log().clone();
         let (mut violations, mut tally) = check::check(&timeline, &self.rules, at);
         violations.extend(admissions::check(&timeline, &self.rules, &mut tally));
         let Some(first) = violations.first() else { return Ok(tally) };

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds since 1970.
@@ -82,7 +83,7 @@ pub(crate) struct Version {
     /// When it was stored.
     pub(crate) at: Seconds,
     /// The object; null from its deletion on.
-    pub(crate) object: Value,
+    pub(crate) object: Arc<Value>,
 }
 
 impl Version {

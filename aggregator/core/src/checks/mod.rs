@@ -100,3 +100,24 @@ impl Answers {
         queries
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_backend_are_told_when_they_are_others_than_before() {
+        let mut answers = Answers::default();
+        let words = |words: &str| Err(Fault::Backend(words.to_owned()));
+        for (said, told) in [
+            (words("full"), Some("full")),
+            (words("full"), None),
+            (words("gone"), Some("gone")),
+            (Ok(Answer::One(1.0)), None),
+            (Err(Fault::NoData), None),
+            (words("gone"), Some("gone")),
+        ] {
+            assert_eq!(answers.take("q", 1.0, said.clone()), told, "{said:?}");
+        }
+    }
+}

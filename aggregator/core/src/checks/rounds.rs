@@ -105,4 +105,17 @@ mod tests {
         assert_eq!(second[0].queries[0], query(MOST));
         assert_eq!(second[0].room, MOST_VALUES - 30);
     }
+
+    #[test]
+    fn of_what_a_backend_said_the_youngest_stays() {
+        let mut rounds = Rounds::default();
+        rounds.begin(BTreeMap::from([("team".to_owned(), BTreeSet::from(["q".to_owned()]))]), 1);
+        for (at, value, stays) in [(2.0, 20.0, 20.0), (1.0, 10.0, 20.0), (2.0, 21.0, 21.0), (3.0, 30.0, 30.0)]
+        {
+            let said = Answers { said: [("q".to_owned(), (at, Ok(Answer::One(value))))].into() };
+            rounds.take("team", &["q".to_owned()], vec![said]);
+            let known = rounds.answers().get("q").map(|it| it.said.clone());
+            assert_eq!(known, Some(Ok(Answer::One(stays))), "{value} at {at}");
+        }
+    }
 }
