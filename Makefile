@@ -81,7 +81,7 @@ fuzz: cargo ## Look for bytes that break a parser, SECONDS (600) for each
 mutants: cargo ## Break rules on purpose for MINUTES (60), and note in docs/mutants.md which tests notice
 	@tests/mutants.sh $(or $(MINUTES),60) $(NAME)
 
-# PART="…" tries only files with that in their path.
+# PART="…" tries only files with that in their path, JOBS=1 one file at a time.
 core-mutants: cargo ## Have cargo-mutants break the core for MINUTES (60), and note in tests/core-mutants.tsv what no test notices
 	@tests/core_mutants.sh $(or $(MINUTES),60) $(PART)
 

@@ -25,6 +25,8 @@ export CARGO_INCREMENTAL=1 CARGO_PROFILE_DEV_DEBUG=0 RUST_BACKTRACE=0
 
 mkdir -p "$targets"
 rm -rf "$targets"/*/copy
+git worktree prune
+
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
@@ -77,10 +79,10 @@ note() { # file
 files() { # worker, parts…
   local worker=$1 file
   shift
-  (cd "$here" && git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
+  git ls-files 'aggregator/core/src/*.rs' | grep -vE '/(testing|fuzz)(/|\.rs$)|tests(/|\.rs$)' | while read -r file; do
     if [ $# -gt 0 ] && ! grep -qF -e "$(printf '%s\n' "$@")" <<<"$file"; then continue; fi
     noted "$record" "$file" | awk -F '\t' -v file="$file" '{ when = $3 } END { print when ? when : 0, file }'
-  done) | sort | awk -v worker="$worker" -v jobs="$jobs" 'NR % jobs == worker { print $2 }'
+  done | sort | awk -v worker="$worker" -v jobs="$jobs" 'NR % jobs == worker { print $2 }'
 }
 
 try() { # file
@@ -98,19 +100,13 @@ try() { # file
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 }
 
-copy_of_head() {
-  git worktree remove --force "$copy" 2>/dev/null || rm -rf "$copy"
-  git worktree prune
-  git worktree add --quiet --detach "$copy" HEAD
-}
-
 work() { # worker, parts…
   target=$targets/$1
   copy=$target/copy out=$target/mutants.out
   export CARGO_TARGET_DIR=$target
   local all file
   all=$(files "$@")
-  (flock 9 && copy_of_head) 9>"$targets/lock"
+  (flock 9 && git worktree add --quiet --detach "$copy" HEAD) 9>"$targets/lock"
   cd "$copy"
   # What fails by itself would be taken for noticing.
   "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
@@ -126,5 +122,7 @@ for ((worker = 0; worker < jobs; worker++)); do
   work "$worker" "$@" &
   workers+=($!)
 done
-for worker in "${workers[@]}"; do wait "$worker"; done
+failed=0
+for worker in "${workers[@]}"; do wait "$worker" || failed=1; done
+[ $failed -eq 0 ]
 awk -F '\t' 'NR > 1 && $3 == "" { print $1 ": " $2 ": nothing notices it, and nobody says why"; n++ } END { exit n > 0 }' "$survivors"

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::{HeaderMap, header};
 use statusbridge_core::time::{Now, Seconds};
 
 /// One moment by every clock at hand.
@@ -57,6 +58,12 @@ fn since_boot() -> Duration {
 /// The wall clock of this machine.
 pub fn now() -> Seconds {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// The `Date` of an answer, in whole seconds: the wall clock of who answered. `None` where it has none that can be read.
+pub fn told(headers: &HeaderMap) -> Option<Seconds> {
+    let date = headers.get(header::DATE)?.to_str().ok()?;
+    Some(jiff::fmt::rfc2822::parse(date).ok()?.timestamp().as_duration().as_secs_f64())
 }
 
 /// Tells the time, and how much has passed since it was made.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll, select_all};
-use http::{HeaderMap, Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
@@ -70,9 +70,7 @@ impl Access {
 
 /// When a server answered, by its own clock; by ours, where it does not say.
 pub(crate) fn time(headers: &HeaderMap) -> Seconds {
-    let date = headers.get(header::DATE).and_then(|date| date.to_str().ok());
-    let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
-    date.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64())
+    clock::told(headers).unwrap_or_else(clock::now)
 }
 
 /// What the API server answered.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt};
-use http::{Response, header};
+use http::Response;
 use statusbridge_core::time::Seconds;
 use tower::util::MapFutureLayer;
 
@@ -38,7 +38,7 @@ impl HubClock {
         MapFutureLayer::new(move |call: F| {
             let (known, sent) = (known.clone(), clock::now());
             let look = move |answer: &Result<Response<B>, E>| {
-                if let Some(told) = answer.as_ref().ok().and_then(told) {
+                if let Some(told) = answer.as_ref().ok().and_then(|it| clock::told(it.headers())) {
                     let ahead = ahead(sent, told, clock::now());
                     *known.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
                 }
@@ -55,12 +55,6 @@ impl HubClock {
     }
 }
 
-/// The time that an answer has, in whole seconds. What stands in for a hub need not tell any.
-fn told<B>(answer: &Response<B>) -> Option<Seconds> {
-    let date = answer.headers().get(header::DATE)?.to_str().ok()?;
-    Some(jiff::fmt::rfc2822::parse(date).ok()?.timestamp().as_duration().as_secs_f64())
-}
-
 /// By how much `told` is ahead of when the answer was received, or behind of when it was asked for. An answer may have been on its
 /// way for long, or this process may have stood still.
 fn ahead(sent: Seconds, told: Seconds, received: Seconds) -> Seconds {
@@ -72,6 +66,7 @@ fn ahead(sent: Seconds, told: Seconds, received: Seconds) -> Seconds {
 mod tests {
     use std::convert::Infallible;
 
+    use http::header;
     use rstest::rstest;
     use tower::{Layer, ServiceExt};
 

@@ -187,7 +187,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let namespace = &args.hub.lease_namespace;
     let fence = LeadershipGuard::shut();
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
-    let Hub { fenced: client, unfenced, election, installation, directory } = hub(&args, &fence).await?;
+    let Hub { fenced: client, unfenced, clock, installation, directory } = hub(&args, &fence).await?;
     let named = ConfigFile::open(args.config.clone())?;
     let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
     let timeout = timeouts.fold(args.backend.timeout, Duration::max);
@@ -241,8 +241,15 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let candidate =
             Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
         let retry = args.leader.times.retry_period;
-        let election =
-            Election::new(election, namespace, candidate, retry, fence, metrics.clone(), health.clone());
+        let election = Election::new(
+            (unfenced, clock),
+            namespace,
+            candidate,
+            retry,
+            fence,
+            metrics.clone(),
+            health.clone(),
+        );
         let leads = election.run(&stop, async |epoch| {
             while fresh(epoch)?.run(stop.clone()).await {}
             Ok(())
@@ -267,8 +274,8 @@ struct Hub {
     fenced: Client,
     /// Who may ask is asked by those too who do not lead.
     unfenced: Client,
-    /// By which leaders are elected, and what its answers tell of the hub's clock.
-    election: (Client, HubClock),
+    /// What the answers to `unfenced` tell.
+    clock: HubClock,
     installation: String,
     directory: Option<Directory>,
 }
@@ -287,17 +294,16 @@ async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
         let (fenced, unfenced) = directory.clients(fence, CALL_TIMEOUT);
         let installation = installation.unwrap_or("directory").to_owned();
         // Its clock is ours.
-        let election = (unfenced.clone(), HubClock::default());
-        return Ok(Hub { fenced, unfenced, election, installation, directory: Some(directory) });
+        let clock = HubClock::default();
+        return Ok(Hub { fenced, unfenced, clock, installation, directory: Some(directory) });
     }
     let (config, installation) = args.hub.access.configure(installation).await?;
     let fenced = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
     let fenced = fenced.with_layer(&fence.layer(CALL_TIMEOUT)).build();
     let clock = HubClock::default();
-    let election = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
-    let election = (election.with_layer(&clock.layer()).build(), clock);
-    let unfenced = Client::try_from(config).context("client of the hub")?;
-    Ok(Hub { fenced, unfenced, election, installation, directory: None })
+    let unfenced = ClientBuilder::try_from(config).context("client of the hub")?;
+    let unfenced = unfenced.with_layer(&clock.layer()).build();
+    Ok(Hub { fenced, unfenced, clock, installation, directory: None })
 }
 
 /// Begins to read what FleetRollouts admit, and which cluster may ask by which token.

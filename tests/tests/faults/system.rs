@@ -550,7 +550,7 @@ impl System {
     pub(crate) async fn check(&self) -> Result<ReceiptLog> {
         let at = now();
         self.recorder.has_all().await?;
-        // It may take a while, in which what happens has to be noted.
+        // The check takes a while, and the recorder has to note what happens meanwhile.
         let timeline = self.log().clone();
         let (mut violations, mut tally) = check::check(&timeline, &self.rules, at);
         violations.extend(admissions::check(&timeline, &self.rules, &mut tally));

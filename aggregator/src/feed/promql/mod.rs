@@ -134,11 +134,8 @@ impl PromFeed {
     /// An aggregator whose clock lags would take old data for fresh, one whose clock is ahead would
     /// ask about a future that has no data yet.
     fn compare_clocks(&self, response: &Response) -> Result<(), FeedError> {
-        let Some(date) = response.headers().get(header::DATE).and_then(|d| d.to_str().ok()) else {
-            return Ok(());
-        };
-        let Ok(theirs) = jiff::fmt::rfc2822::parse(date) else { return Ok(()) };
-        let ahead = theirs.timestamp().as_duration().as_secs_f64() - clock::now();
+        let Some(theirs) = clock::told(response.headers()) else { return Ok(()) };
+        let ahead = theirs - clock::now();
         if ahead.abs() > self.config.max_clock_skew.as_secs_f64() {
             return Err(FeedError::ClockDisagrees { ahead: ahead.round() });
         }
