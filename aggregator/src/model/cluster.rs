@@ -236,12 +236,17 @@ impl Cluster {
         self.speaker.as_ref().map(|_| self.name.as_str())
     }
 
-    /// What the configuration grants now, so that its exporter counts.
-    pub(super) fn grant(&mut self, now: Seconds) -> Option<Speaker> {
-        if self.speaker.is_some() && now < self.withdrawn_until {
-            return None;
+    /// Whether the configuration lets its exporter count now.
+    pub(super) fn is_granted(&mut self, now: Seconds) -> bool {
+        let is_granted = self.speaker.is_none() || now >= self.withdrawn_until;
+        if is_granted {
+            self.granted = now;
         }
-        self.granted = now;
+        is_granted
+    }
+
+    /// What the configuration has to grant for that.
+    pub(super) fn grant(&self) -> Option<Speaker> {
         let cluster = self.speaker.clone()?;
         let only = |name: &str| vec![Glob::from(name)];
         Some(Speaker { cluster, sources: only(&package(PACKAGE).source), clusters: only(&self.name) })

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use serde::Serialize;
 use serde_json::{Value, json};
-use statusbridge_api::RolloutGateStatus;
+use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{Answer, StatusWrite};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
@@ -65,10 +66,30 @@ pub(super) struct Mishaps {
     pub(super) late_news: (Seconds, Seconds),
 }
 
+/// A version of the gate.
+pub(super) struct Version {
+    /// When it came to be.
+    since: Seconds,
+    gate: GateObject,
+    /// The same as the API server sends it.
+    pub(super) sent: LazyObject,
+}
+
+impl Version {
+    fn new(since: Seconds, gate: GateObject) -> Self {
+        let sent = object(&gate);
+        Self { since, gate, sent }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.gate.resource_version.parse().unwrap_or_default()
+    }
+}
+
 /// The hub.
 pub(super) struct Hub {
-    /// Every version of the gate and when it came to be, the newest last.
-    versions: Vec<(Seconds, GateObject)>,
+    /// Every version of the gate, the newest last.
+    versions: Vec<Version>,
     /// All other objects.
     objects: Objects,
     /// What became of them, and when.
@@ -103,7 +124,7 @@ impl Hub {
         });
         objects.make(Kind::FleetRollout, gate.key.beside(ROLLOUT), plan);
         Self {
-            versions: vec![(now, gate)],
+            versions: vec![Version::new(now, gate)],
             objects,
             news: Vec::new(),
             flights: Vec::new(),
@@ -119,7 +140,7 @@ impl Hub {
     pub(super) fn listed(&self, kind: Kind) -> Vec<Event<LazyObject>> {
         let mut listed = self.objects.listed(kind);
         if kind == Kind::RolloutGate {
-            listed.insert(1, Event::InitApply(object(self.gate())));
+            listed.insert(1, Event::InitApply(self.newest().sent.clone()));
         }
         listed
     }
@@ -132,7 +153,7 @@ impl Hub {
     /// An object, whichever it is.
     pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<LazyObject> {
         match kind == Kind::RolloutGate && *key == self.gate().key {
-            true => Some(object(self.gate())),
+            true => Some(self.newest().sent.clone()),
             false => self.objects.get(kind, key).map(statusbridge_core::testing::hub::object),
         }
     }
@@ -184,23 +205,23 @@ impl Hub {
         Some(self.lease.clone())
     }
 
+    fn newest(&self) -> &Version {
+        self.versions.last().expect("never empty")
+    }
+
     pub(super) fn gate(&self) -> &GateObject {
-        &self.versions.last().expect("never empty").1
+        &self.newest().gate
     }
 
     pub(super) fn version(&self) -> u64 {
-        version(self.gate())
-    }
-
-    /// The gate as it was at a time.
-    pub(super) fn gate_at(&self, at: Seconds) -> &GateObject {
-        let known = self.versions.iter().rev().find(|(since, _)| *since <= at);
-        &known.unwrap_or(&self.versions[0]).1
+        self.newest().number()
     }
 
     /// What watchers know by now.
-    pub(super) fn news(&self, now: Seconds) -> &GateObject {
-        self.gate_at(self.known_at(now))
+    pub(super) fn news(&self, now: Seconds) -> &Version {
+        let known_at = self.known_at(now);
+        let known = self.versions.iter().rev().find(|version| version.since <= known_at);
+        known.unwrap_or(&self.versions[0])
     }
 
     /// Of which time watchers know by now.
@@ -214,7 +235,7 @@ impl Hub {
         let mut gate = self.gate().clone();
         change(&mut gate);
         gate.resource_version = (self.version() + 1).to_string();
-        self.versions.push((now, gate));
+        self.versions.push(Version::new(now, gate));
     }
 
     /// Takes in a request to write; its number.
@@ -260,7 +281,7 @@ impl Hub {
             }
             Sent::Gate(_, status) => {
                 self.change(now, |gate| gate.status = Some(*status));
-                return Answer::Done(Box::new(object(self.gate())));
+                return Answer::Done(Box::new(self.newest().sent.clone()));
             }
             Sent::Status(write) => (write.kind, self.objects.write_status(&write, json!(write.status)), None),
             Sent::Owned(write) => {
@@ -309,22 +330,20 @@ impl Hub {
 }
 
 /// The gate as the API server sends it.
-pub(super) fn object(gate: &GateObject) -> LazyObject {
-    let object = json!({
-        "metadata": {
-            "namespace": gate.key.namespace,
-            "name": gate.key.name,
-            "uid": gate.uid,
-            "resourceVersion": gate.resource_version,
-            "generation": gate.generation,
-        },
-        "spec": gate.spec.as_ref().ok(),
-        "status": gate.status,
+fn object(gate: &GateObject) -> LazyObject {
+    #[derive(Serialize)]
+    struct Gate<'a> {
+        metadata: Value,
+        spec: Option<&'a RolloutGateSpec>,
+        status: &'a Option<RolloutGateStatus>,
+    }
+    let metadata = json!({
+        "namespace": gate.key.namespace,
+        "name": gate.key.name,
+        "uid": gate.uid,
+        "resourceVersion": gate.resource_version,
+        "generation": gate.generation,
     });
-    serde_json::from_str(&object.to_string()).expect("a gate")
-}
-
-/// The number of a version.
-pub(super) fn version(gate: &GateObject) -> u64 {
-    gate.resource_version.parse().unwrap_or_default()
+    let object = Gate { metadata, spec: gate.spec.as_ref().ok(), status: &gate.status };
+    serde_json::to_string(&object).and_then(|text| serde_json::from_str(&text)).expect("a gate")
 }

@@ -20,6 +20,7 @@ mod told;
 mod world;
 
 use std::cell::Cell;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
@@ -43,10 +44,10 @@ const MAX_SKEW: Seconds = 60.0;
 const TESTS: u32 = 4;
 
 /// The streams that the operator trusts.
-fn exporters() -> Exporters {
+static EXPORTERS: LazyLock<Exporters> = LazyLock::new(|| {
     let trust = format!("{}=\"{}\"", JOB.0, JOB.1).parse().expect("a matcher");
     Exporters { cluster_label: CLUSTER_LABEL.to_owned(), trust }
-}
+});
 
 /// A number that is given from outside.
 fn given(name: &str) -> Option<u32> {

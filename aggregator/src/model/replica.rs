@@ -23,9 +23,9 @@ use statusbridge_core::reconcile::state::{Rules, State};
 use statusbridge_core::reconcile::store::Event;
 use statusbridge_core::time::{Now, Seconds};
 
-use super::POLL_INTERVAL;
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
-use super::hub::{self, Hub, Sent, version};
+use super::hub::{Hub, Sent};
+use super::{EXPORTERS, POLL_INTERVAL};
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::{PollConfig, Poller};
 
@@ -250,7 +250,7 @@ impl Work {
         let mut state = State::new(fleet(), profiles::Settings::default(), rules(speakers), epoch);
         state.holds = Holds::none();
         let mut reconciler = Reconciler::new(state, Judges::default(), None);
-        let poller = Poller::new(PollConfig::new(super::exporters()), replica.asked.clone());
+        let poller = Poller::new(PollConfig::new(EXPORTERS.clone()), replica.asked.clone());
         let feed = Planned { name: "".into(), settle: poller.settle_delay(), asked: false };
         reconciler.planned(vec![feed], fleet());
         let at = moment(replica, now);
@@ -283,9 +283,9 @@ impl Work {
     fn tick(&mut self, replica: &mut Replica, now: Seconds, hub: &mut Hub) {
         let at = moment(replica, now);
         let news = hub.news(now);
-        if now >= replica.isolated_until && version(news) > self.heard {
-            self.heard = version(news);
-            self.reconciler.heard(Kind::RolloutGate, Event::Apply(hub::object(news)), at);
+        if now >= replica.isolated_until && news.number() > self.heard {
+            self.heard = news.number();
+            self.reconciler.heard(Kind::RolloutGate, Event::Apply(news.sent.clone()), at);
         }
         if now >= replica.isolated_until {
             let news = hub.more_news(now, self.news);

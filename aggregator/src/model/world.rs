@@ -36,6 +36,9 @@ pub(super) struct World {
     impostor_until: Seconds,
     backend: Backend,
     pub(super) hub: Hub,
+    /// Whose exporters the configuration lets count, by cluster, and what it says therefore.
+    granted: Vec<bool>,
+    speakers: Speakers,
     /// Which clusters may have which revision.
     admitted: BTreeMap<String, String>,
     /// When the plan had another revision last, and which.
@@ -97,6 +100,8 @@ impl World {
             now: START,
             deliveries: vec![0; clusters.len()],
             hub: Hub::new(START, gate(setup, &clusters), f64::from(setup.stale_after), &terms(setup)),
+            granted: Vec::new(),
+            speakers: Speakers::default(),
             admitted: BTreeMap::new(),
             replanned: (0.0, revision(1)),
             clusters,
@@ -330,9 +335,9 @@ impl World {
             cluster.tick(now, &self.backend);
         }
         self.hub.arrive(now);
-        let speakers = self.speakers();
+        self.configure();
         for replica in &mut self.replicas {
-            replica.tick(now, &mut self.hub, &speakers);
+            replica.tick(now, &mut self.hub, &self.speakers);
         }
         // The sweeper sees the heartbeat as it was renewed.
         let silent = now - self.hub.heartbeat > SWEEP_AFTER;
@@ -354,13 +359,18 @@ impl World {
         self.no_early_admission()
     }
 
-    /// Who is granted to speak for whom now, as every aggregator can read it.
-    fn speakers(&mut self) -> Speakers {
+    /// Writes into the configuration who is granted to speak for whom now, for every aggregator to read.
+    fn configure(&mut self) {
         let now = self.now;
-        let granted = self.clusters.iter_mut().filter_map(|cluster| cluster.grant(now)).collect();
+        let granted: Vec<bool> = self.clusters.iter_mut().map(|cluster| cluster.is_granted(now)).collect();
         // Another one that uses the name of the first one's exporter speaks by the same grant.
         self.impostor.granted = self.clusters[0].granted;
-        Speakers::new(granted).expect("one for each")
+        if granted != self.granted {
+            let all = self.clusters.iter().zip(&granted).filter(|(_, is_granted)| **is_granted);
+            let grants = all.filter_map(|(cluster, _)| cluster.grant()).collect();
+            self.speakers = Speakers::new(grants).expect("one for each");
+            self.granted = granted;
+        }
     }
 
     /// Takes note of what may keep a gate open for longer.
@@ -443,10 +453,8 @@ impl World {
     /// Whether the clusters are, or were not too long ago, as a gate asks for that is said to be open for a revision.
     fn claims(&self, revision: Fingerprint, what: &str) -> Result<(), Broken> {
         let since = self.now - self.patience();
-        // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
-        let unheard = self.clusters[0].was_silent(since, self.now) || self.lagging_until >= since;
         let began = self.replicas.iter().filter_map(Replica::began).fold(self.unseen_until, f64::max);
-        let claim = Claim {
+        let mut claim = Claim {
             now: self.now,
             since,
             watched: began + 120.0,
@@ -455,8 +463,14 @@ impl World {
             need: usize::from(self.setup.min_healthy),
             budget: usize::from(self.setup.max_failures),
             clusters: &self.clusters,
-            successor: unheard.then_some(&self.impostor),
+            successor: None,
         };
+        if claim.holds().is_ok() {
+            return Ok(());
+        }
+        // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
+        let unheard = self.clusters[0].was_silent(since, self.now) || self.lagging_until >= since;
+        claim.successor = unheard.then_some(&self.impostor);
         claim.holds().map_err(|why| Broken { at: self.now, why: format!("{what}, but {why}") })
     }
 

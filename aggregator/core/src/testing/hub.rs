@@ -26,7 +26,7 @@ pub struct Hub {
 
 /// An object as the API server sends it.
 pub fn object(value: &Value) -> LazyObject {
-    serde_json::from_value(value.clone()).unwrap()
+    serde_json::from_str(&value.to_string()).unwrap()
 }
 
 impl Hub {
