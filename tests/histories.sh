@@ -13,12 +13,13 @@ record=tests/histories.tsv
 commit=$(git rev-parse --short HEAD)
 git diff --quiet HEAD -- '*.rs' || commit+=+ # with changes that are not committed
 
-program() { # package
-  "${CARGO:-cargo}" test --locked --release -p "$1" --lib --no-run 2>&1 | tee /dev/stderr |
-    sed -n 's/^ *Executable .* (\(.*\))$/\1/p' | grep .
+# Together, so that what both need is compiled once.
+built=$("${CARGO:-cargo}" test --locked --release -p statusbridge-core -p statusbridge-aggregator --lib --no-run 2>&1 | tee /dev/stderr)
+program() { # crate
+  sed -n "s/^ *Executable .* (\(.*\/$1-[^/]*\))$/\1/p" <<<"$built" | grep .
 }
-core=$(program statusbridge-core)
-model=$(program statusbridge-aggregator)
+core=$(program statusbridge_core)
+model=$(program statusbridge_aggregator)
 
 first=$(awk -F '\t' '/^[0-9]/ { last = $2 } END { print last + 1 }' "$record")
 earlier=$(cat "$record")
