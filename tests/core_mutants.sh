@@ -30,7 +30,9 @@ git worktree prune
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
-# These take longer than all others together, so they are run only where no other test noticed, and optimized.
+# These take longer than all others together, and properties with all their cases take longer than to compile: they are asked only of what
+# the others did not notice.
+few=16
 slow=()
 for test in history_tests:: rollout_history_tests:: many_exporters_of_a_cluster_do_not_fill_the_memory names_are_bounded_in_all \
   what_may_not_be_seen_changes_nothing_and_is_nowhere valid_whatever_the_labels_say it_is_what_a_look_at_every_minute_finds \
@@ -52,11 +54,11 @@ mutants() { # file, seconds, more
 }
 
 # Asks more tests of what nothing has noticed yet.
-next() { # file, seconds, tests…
-  local file=$1 seconds=$2
-  shift 2
+next() { # file, tests…
+  local file=$1
+  shift
   if [ "$(lines missed)$(lines timeout)" != 00 ]; then
-    mutants "$file" "$seconds" --iterate -- "$@"
+    mutants "$file" 400 --iterate -- "$@"
     caught=$((caught + $(lines caught)))
   fi
 }
@@ -89,13 +91,11 @@ try() { # file
   local file=$1 folder=${1#aggregator/core/src/} caught unviable
   folder=${folder%%/*}
   rm -rf "$out" "$out.old"
-  mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
+  PROPTEST_CASES=$few mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
   [ -e "$out/caught.txt" ] || return 0 # it has nothing to break
   caught=$(lines caught) unviable=$(lines unviable)
-  # What those did not notice, the others are asked.
-  next "$file" 120 --test=decide
-  next "$file" 120 --lib -- "${slow[@]}"
-  CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized next "$file" 400 --lib
+  PROPTEST_CASES=$few next "$file" --lib -- "${slow[@]}"
+  next "$file" --lib --test=decide
   (flock 9 && note "$file") 9>"$targets/lock"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 }
@@ -109,8 +109,7 @@ work() { # worker, parts…
   (flock 9 && git worktree add --quiet --detach "$copy" HEAD) 9>"$targets/lock"
   cd "$copy"
   # What fails by itself would be taken for noticing.
-  "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide -- "${slow[@]}" >&2
-  CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_TARGET_DIR=$target/optimized "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib >&2
+  "${CARGO:-cargo}" test --locked --quiet --package statusbridge-core --lib --test decide >&2
   for file in $all; do
     if [ $SECONDS -lt $((minutes * 60)) ]; then try "$file"; else printf '%s: not tried this time\n' "$file"; fi
   done
