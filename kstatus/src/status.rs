@@ -9,7 +9,7 @@ use super::object::{Condition, Malformed};
 pub struct Status {
     /// The health.
     pub health: Health,
-    /// The reason of the condition that decided, or kstatus's own, or one of ours where it has none
+    /// The reason of the condition that decided, which need not have one, or kstatus's own, or one of ours where that has none
     /// (`Terminating`, `Malformed` and longer, `UnknownPhase`); empty when Current.
     pub reason: String,
     /// The message of the condition that decided, or kstatus's own.
