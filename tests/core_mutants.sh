@@ -54,11 +54,11 @@ mutants() { # file, seconds, more
 }
 
 # Asks more tests of what nothing has noticed yet.
-next() { # file, tests…
-  local file=$1
-  shift
+next() { # file, seconds, tests…
+  local file=$1 seconds=$2
+  shift 2
   if [ "$(lines missed)$(lines timeout)" != 00 ]; then
-    mutants "$file" 400 --iterate -- "$@"
+    mutants "$file" "$seconds" --iterate -- "$@"
     caught=$((caught + $(lines caught)))
   fi
 }
@@ -94,8 +94,8 @@ try() { # file
   PROPTEST_CASES=$few mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
   [ -e "$out/caught.txt" ] || return 0 # it has nothing to break
   caught=$(lines caught) unviable=$(lines unviable)
-  PROPTEST_CASES=$few next "$file" --lib -- "${slow[@]}"
-  next "$file" --lib --test=decide
+  PROPTEST_CASES=$few next "$file" 120 --lib -- "${slow[@]}"
+  next "$file" 400 --lib --test=decide
   (flock 9 && note "$file") 9>"$targets/lock"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
 }

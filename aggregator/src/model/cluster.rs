@@ -236,8 +236,8 @@ impl Cluster {
         self.speaker.as_ref().map(|_| self.name.as_str())
     }
 
-    /// Whether the configuration lets its exporter count now.
-    pub(super) fn is_granted(&mut self, now: Seconds) -> bool {
+    /// Takes note of whether the configuration lets its exporter count now, and says so.
+    pub(super) fn note_grant(&mut self, now: Seconds) -> bool {
         let is_granted = self.speaker.is_none() || now >= self.withdrawn_until;
         if is_granted {
             self.granted = now;
@@ -245,7 +245,7 @@ impl Cluster {
         is_granted
     }
 
-    /// What the configuration has to grant for that.
+    /// What the operator writes into the configuration for that; nothing where the exporter runs in the cluster itself.
     pub(super) fn grant(&self) -> Option<Speaker> {
         let cluster = self.speaker.clone()?;
         let only = |name: &str| vec![Glob::from(name)];

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use serde::Serialize;
 use serde_json::{Value, json};
-use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::RolloutGateStatus;
 use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{Answer, StatusWrite};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::object::{GateObject, Key, Kind};
 use statusbridge_core::reconcile::owned::{Change, OwnedWrite};
 use statusbridge_core::reconcile::store::Event;
-use statusbridge_core::testing::{hub::Hub as Objects, package};
+use statusbridge_core::testing::hub::{Hub as Objects, object};
+use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 
 use super::PACKAGE;
@@ -77,7 +77,17 @@ pub(super) struct Version {
 
 impl Version {
     fn new(since: Seconds, gate: GateObject) -> Self {
-        let sent = object(&gate);
+        let sent = object(&json!({
+            "metadata": {
+                "namespace": gate.key.namespace,
+                "name": gate.key.name,
+                "uid": gate.uid,
+                "resourceVersion": gate.resource_version,
+                "generation": gate.generation,
+            },
+            "spec": gate.spec.as_ref().ok(),
+            "status": gate.status,
+        }));
         Self { since, gate, sent }
     }
 
@@ -154,7 +164,7 @@ impl Hub {
     pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<LazyObject> {
         match kind == Kind::RolloutGate && *key == self.gate().key {
             true => Some(self.newest().sent.clone()),
-            false => self.objects.get(kind, key).map(statusbridge_core::testing::hub::object),
+            false => self.objects.get(kind, key).map(object),
         }
     }
 
@@ -327,23 +337,4 @@ impl Hub {
     pub(super) fn heal(&mut self) {
         self.mishaps = Mishaps::default();
     }
-}
-
-/// The gate as the API server sends it.
-fn object(gate: &GateObject) -> LazyObject {
-    #[derive(Serialize)]
-    struct Gate<'a> {
-        metadata: Value,
-        spec: Option<&'a RolloutGateSpec>,
-        status: &'a Option<RolloutGateStatus>,
-    }
-    let metadata = json!({
-        "namespace": gate.key.namespace,
-        "name": gate.key.name,
-        "uid": gate.uid,
-        "resourceVersion": gate.resource_version,
-        "generation": gate.generation,
-    });
-    let object = Gate { metadata, spec: gate.spec.as_ref().ok(), status: &gate.status };
-    serde_json::to_string(&object).and_then(|text| serde_json::from_str(&text)).expect("a gate")
 }

@@ -362,7 +362,7 @@ impl World {
     /// Writes into the configuration who is granted to speak for whom now, for every aggregator to read.
     fn configure(&mut self) {
         let now = self.now;
-        let granted: Vec<bool> = self.clusters.iter_mut().map(|cluster| cluster.is_granted(now)).collect();
+        let granted: Vec<bool> = self.clusters.iter_mut().map(|cluster| cluster.note_grant(now)).collect();
         // Another one that uses the name of the first one's exporter speaks by the same grant.
         self.impostor.granted = self.clusters[0].granted;
         if granted != self.granted {

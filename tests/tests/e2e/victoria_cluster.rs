@@ -82,7 +82,7 @@ async fn half_of_an_answer_opens_nothing() {
         for gate in ["next", "late"] {
             hub.opens(gate, SOON).await?;
         }
-        // Closed by what is told now. Whether revision 1 is seen once more depends on what the backend had taken in when it answered.
+        // The aggregator sees revision 1 once more where the backend answers before it has taken in revision 2 of every cluster.
         eventually(SOON, "all is closed for the revision that was told while the node was away", async || {
             let gate = hub.get_gate("all").await?;
             let (open, reason) = history::condition(&gate, "Open");
