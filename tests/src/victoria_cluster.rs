@@ -1,6 +1,6 @@
 //! VictoriaMetrics, the cluster version: series are spread over storage nodes, of which one may be lost.
 
-use crate::{Port, Process, Rig, program};
+use crate::{Port, Process, Rig, Sample, program};
 use anyhow::{Context, Result, ensure};
 
 /// How many storage nodes there are.
@@ -147,6 +147,14 @@ impl VmSelect {
     /// When it does not come up.
     pub async fn above(&self, rig: &Rig) -> Result<Self> {
         Self::start(rig, vec![self.native.address().to_string()], &[]).await
+    }
+
+    /// An instant query, evaluated now, which whoever is left answers where a storage node is away.
+    ///
+    /// # Errors
+    /// When it is not answered with success.
+    pub async fn query(&self, promql: &str) -> Result<Vec<Sample>> {
+        crate::prometheus::instant_query(&crate::servers::http()?, &self.url(), promql, None).await
     }
 
     /// Base URL of its Prometheus API, for the first tenant.
