@@ -480,6 +480,38 @@ async fn what_a_cluster_of_victoria_metrics_tells_without_a_node_is_nothing() {
     .await;
 }
 
+/// A slow clock stamps the samples of a cluster, so that they are a minute old when they come; those of another cluster that
+/// reports under the same name come at once.
+#[tokio::test]
+async fn a_cluster_whose_samples_are_always_late_is_heard_beside_another_of_its_name() {
+    run("feed-late", async |rig| {
+        let victoria = VictoriaMetrics::start(rig).await?;
+        let mut reader = Reader::new(&victoria.url())?;
+        let begin = clock::now().floor() - 1800.0;
+        let mut standings = Vec::new();
+        for round in 0..12 {
+            let t = begin + 15.0 * f64::from(round);
+            for (uid, instance, at) in [(1, "late", t - 60.0), (2, "other", t - 1.0)] {
+                let page = stamped(&render(uid, &packages(2), at), (at * 1000.0) as u64);
+                victoria.import_as(page, &[("cluster", "c1"), ("instance", instance)]).await?;
+            }
+            eventually(SOON, "both are found", async || {
+                let found = victoria.query("sum(count_over_time(statusbridge_process_number[2h]))").await?;
+                ensure!(found.first().map(|it| it.value) == Some(f64::from(2 * (round + 1))), "{found:?}");
+                Ok(())
+            })
+            .await?;
+            let report = reader.poller.poll(&mut reader.fleet, t).await;
+            ensure!(report.ok, "{report:?}");
+            let id = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: "p1".into() };
+            standings.push(reader.fleet.observe("c1", &id, t, 180.0).standing);
+        }
+        assert_eq!(standings, [Standing::Conflict; 12]);
+        Ok(())
+    })
+    .await;
+}
+
 /// Series of a package that was deleted, never marked stale, stay in instant answers for minutes.
 #[tokio::test]
 async fn what_is_never_marked_stale_is_not_read() {

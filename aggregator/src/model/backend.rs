@@ -311,11 +311,11 @@ impl Store {
                 tears: Part::Body,
             };
             let some = || clusters.iter().copied().filter(|_| names.is_some());
-            let want = if asks(&exporters.select(&[Metric::Digest], [])) {
-                Want { metrics: &[Metric::Digest], clusters: None, tears: Part::Heads, ..want }
-            } else if asks(&exporters.select(&BESIDE, some())) {
+            let heads = [&[Metric::Digest][..], &BESIDE];
+            let metrics = heads.into_iter().find(|metrics| asks(&exporters.select(metrics, some())));
+            let want = if let Some(metrics) = metrics {
                 let clusters = want.clusters.filter(|_| names.is_some());
-                Want { metrics: &BESIDE, clusters, tears: Part::Heads, ..want }
+                Want { metrics, clusters, tears: Part::Heads, ..want }
             } else {
                 let asked = exporters.attested(clusters.iter().copied());
                 assert!(asks(&asked), "a query that the model does not know: {selector}");

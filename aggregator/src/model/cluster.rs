@@ -24,6 +24,8 @@ use truth::{Attested, Sample};
 /// first.
 const REMEMBERED: Seconds = 2.5;
 const REMEMBERED_AT_FIRST: Seconds = 120.0;
+/// Samples that are stamped so long before they come are found, at least.
+const LOOKED_BACK: Seconds = 100.0;
 /// After so many scrapes at most their usual distance is known anew.
 const INTERVALS: Seconds = 16.0;
 /// How long it takes to ask for everything once.
@@ -545,20 +547,12 @@ impl Cluster {
         self.told_of < since
     }
 
-    /// Whether nothing was heard of it for two intervals at some time after `since`, by stamps or by when it came: what is
-    /// stamped too far ahead counts when it comes, and later scrapes may be refused for it.
+    /// Whether nothing came of it for two intervals at some time after `since`, but for what polls do not look back for.
     pub(super) fn was_silent(&self, since: Seconds, now: Seconds) -> bool {
-        let stamps = self.heard.iter().map(|(at, _)| *at).filter(|at| *at <= now).collect();
-        let arrivals = self.heard.iter().map(|(_, stored)| *stored).collect();
-        self.has_gap(stamps, since, now) || self.has_gap(arrivals, since, now)
-    }
-
-    fn has_gap(&self, mut heard: Vec<Seconds>, since: Seconds, now: Seconds) -> bool {
-        heard.sort_by(f64::total_cmp);
-        let ends = heard.iter().copied().chain([now]);
-        let begins = [Seconds::NEG_INFINITY].into_iter().chain(heard.iter().copied());
+        let came = || self.heard.iter().filter(|(at, came)| came - at <= LOOKED_BACK).map(|(_, came)| *came);
+        let begins = [Seconds::NEG_INFINITY].into_iter().chain(came());
         let patience = 2.0 * self.interval as Seconds;
-        begins.zip(ends).any(|(from, to)| to >= since && to - from > patience)
+        begins.zip(came().chain([now])).any(|(from, to)| to >= since && to - from > patience)
     }
 
     /// Since when what an exporter believed at `sight` may be taken to be so: an aggregator that has watched from

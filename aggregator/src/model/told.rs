@@ -557,3 +557,20 @@ fn the_clusters_of_a_speaker_that_falls_silent_are_stale_until_it_is_heard_again
     assert!((300..500).step_by(20).all(|seconds| !is_open_after(seconds, setup.clone(), &events)));
     assert!(is_open_after(540, setup, &events));
 }
+
+/// An aggregator whose clock is fast finds samples that a slow clock has stamped when they are too old for a quick look; those
+/// of another cluster that took the name it finds at once.
+#[test]
+fn a_cluster_whose_samples_are_always_late_is_not_silent() {
+    for (own, stamps) in [(4, -27), (0, -45), (9, -95), (0, 40)] {
+        let setup = Setup { aggregators: vec![own], spread: 162, ..plain() };
+        let events = [
+            (216, Event::Impostor { revision: 1, lasts: 300 }),
+            (216, BREAKS),
+            (230, Event::Clock { cluster: 0, ahead: stamps }),
+            (230, Event::Stamps { cluster: 0, ahead: stamps }),
+            (600, Event::LostWrite),
+        ];
+        holds(setup, &events);
+    }
+}

@@ -63,9 +63,9 @@ pub struct Digests {
     pub parts: Arc<Parts>,
     /// Whether it is known already that what came with them does not add up: then they confirm nothing.
     pub is_torn: bool,
-    /// What the newest one lacks to be of use, if it lacks something, and when that one was scraped.
+    /// What the newest one lacks to be of use, where no other one is.
     pub lack: Option<String>,
-    /// See `lack`; None as long as the newest is among the samples.
+    /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
     /// The latest timestamp, where that is to come, and by how much it is ahead of the present.
     pub future: Option<(Seconds, Seconds)>,

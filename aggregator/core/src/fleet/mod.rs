@@ -12,6 +12,7 @@ mod changes;
 mod digest_sample;
 mod history;
 mod identity;
+mod missing;
 mod names;
 pub mod observation;
 mod observe;
@@ -344,13 +345,13 @@ impl Fleet {
         }
     }
 
-    /// There are only stamps of the future: they may be of any stream that is known under these labels.
+    /// There are only stamps of the future: they may be of any process of the cluster that is known under these labels.
     fn look_ahead(&mut self, digests: &Digests, t: Seconds) -> Heard {
         let settings = self.settings;
         let Digests { cluster, stream, .. } = digests;
-        let known = self.clusters.get(cluster).map(|known| known.streams.keys());
-        let mut all: Vec<StreamId> =
-            known.into_iter().flatten().filter(|id| id.labels == stream.labels).cloned().collect();
+        let known = self.clusters.get(cluster).into_iter().flat_map(|known| known.streams.keys());
+        let same = known.filter(|id| (&id.labels, id.uid) == (&stream.labels, stream.uid));
+        let mut all: Vec<StreamId> = same.cloned().collect();
         if all.is_empty() {
             all.push(stream.clone());
         }

@@ -340,6 +340,22 @@ fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
 }
 
 #[test]
+fn stamps_that_are_to_come_are_a_sign_of_life() {
+    let mut both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    for at in [2015.0, 2030.0, 2045.0, 2060.0] {
+        // A clock that is set 50 s ahead: nothing of the present comes until then.
+        let mut ahead = both.digests("a", &[], &bad());
+        ahead.future = Some((at + 50.0, 50.0));
+        both.fleet.hear(&ahead, at);
+        both = both.scraped("b", &[at], &r2());
+        assert_eq!(row(&both, at).healthy, Fingerprint::NONE, "{at}");
+    }
+    // No more come.
+    let alone = both.scraped("b", &[2075.0, 2090.0, 2105.0], &r2());
+    assert_eq!(row(&alone, 2110.0).healthy, Fingerprint::of("r2"));
+}
+
+#[test]
 fn two_exporters_of_a_cluster_may_read_different_sources() {
     let argo = Exposition { sources: vec!["argo".into()], ..Exposition::new(7).by(2) };
     let story = story().whole("flux", 1800.0, &r1()).whole("argo", 2000.0, &argo);

@@ -203,25 +203,25 @@ impl Stream {
         self.rendered_skew = beyond.then_some(measured);
     }
 
-    /// A stream is of no use while samples keep coming that are stamped in the future: those of the present were
-    /// scraped before.
+    /// A stamp that is to come, later than all before, is a sign of life. A stream is of no use while such samples keep coming
+    /// that are stamped too far ahead: those of the present were scraped before.
     pub(super) fn look_ahead(
         &mut self,
         future: Option<(Seconds, Seconds)>,
         t: Seconds,
         settings: &FleetSettings,
     ) {
-        let beyond = future.filter(|(_, ahead)| *ahead > settings.max_clock_skew);
-        self.future = beyond.map(|(latest, ahead)| match self.future {
+        let beyond = future.map(|(_, ahead)| ahead).filter(|ahead| *ahead > settings.max_clock_skew);
+        self.future = future.map(|(latest, _)| match self.future {
             Some((known, at)) if latest <= known => (latest, at),
             _ => {
-                self.stamped_skew = Some(ahead);
+                self.stamped_skew = beyond;
                 self.arrived = t;
                 (latest, t)
             }
         });
         let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
-        if !self.future.is_some_and(|(_, at)| t - at <= patience) {
+        if beyond.is_none() || !self.future.is_some_and(|(_, at)| t - at <= patience) {
             self.stamped_skew = None;
         }
     }

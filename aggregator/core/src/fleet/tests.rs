@@ -424,3 +424,25 @@ fn many_exporters_of_a_cluster_do_not_fill_the_memory_and_are_told_why() {
     assert_eq!(say("d", "1", 1000), None, "another cluster has room of its own");
     assert_eq!(say("c", "1", 1015), None, "and so has one that takes its own place");
 }
+
+#[test]
+fn whoever_was_heard_and_is_not_found_is_missing_unless_another_process_of_the_cluster_is() {
+    let mut fleet = Fleet::default();
+    let new = testing::Exposition::new;
+    let [a, b, c] = ["a", "b", "c"].map(|cluster| [("cluster", cluster)]);
+    let of_feed = [a[0], (FEED_LABEL, "west")];
+    for (labels, said) in [(&a[..], new(1).by(1)), (&b, new(2)), (&c, new(3)), (&of_feed, new(1))] {
+        tell(&mut fleet, labels, &said, 1000.0);
+    }
+    let found = |all: &[(&[(&str, &str)], testing::Exposition)]| {
+        let all: Vec<Digests> = all.iter().map(|(labels, said)| digests(labels, said, &[1015.0])).collect();
+        fleet.missing("", &all)
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(found(&[(&a, new(1).by(1)), (&b, new(2)), (&c, new(3))]), none);
+    assert_eq!(found(&[(&a, new(1).by(2)), (&b, new(2)), (&c, new(3))]), none);
+    assert_eq!(found(&[(&b, new(7)), (&b, new(8))]), ["a", "b", "c"]);
+    assert_eq!(found(&[(&a, new(1)), (&b, new(7)), (&[("cluster", "bb")], new(9)), (&c, new(3))]), ["b"]);
+    assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])]), ["a"]);
+    assert_eq!(fleet.missing("east", &[]), none);
+}

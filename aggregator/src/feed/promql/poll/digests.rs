@@ -33,8 +33,8 @@ const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
 const REMEMBERED: Seconds = 720.0;
 /// What a digest is read with.
 const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
-/// Clusters that are asked by name for what is beside their digests; of more, all are asked, and so they are where the names
-/// are too long for a query.
+/// Clusters that are asked for something by name; of more, all are asked, and so they are where the names are too long for a
+/// query.
 const BY_NAME: usize = 500;
 
 /// Labels of a digest's own.
@@ -42,7 +42,7 @@ const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUS
 
 /// What a look found.
 pub(super) struct Found {
-    /// One per stream.
+    /// One per stream, in order.
     pub(super) digests: Vec<Digests>,
     /// Clusters that have more streams than are told.
     pub(super) crowded: BTreeSet<String>,
@@ -52,6 +52,23 @@ pub(super) struct Found {
     pub(super) samples: u64,
     /// Whether some stream has fewer than two digest samples, so that nothing tells how old they are.
     pub(super) is_short: bool,
+}
+
+impl Found {
+    /// With another look at some clusters in place of what was found of them.
+    fn replaced(mut self, clusters: &[String], other: Self) -> Self {
+        let clusters: BTreeSet<&String> = clusters.iter().collect();
+        self.digests.retain(|digests| !clusters.contains(&digests.cluster));
+        self.digests.extend(other.digests);
+        sort(&mut self.digests);
+        self.crowded.extend(other.crowded);
+        self.samples += other.samples;
+        self
+    }
+}
+
+fn sort(digests: &mut [Digests]) {
+    digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
 }
 
 /// The time that is looked at: from so long before `t` on.
@@ -66,13 +83,15 @@ pub(super) struct Window {
 }
 
 /// Selects these samples of some clusters, or of all.
-fn query<'a>(
-    exporters: &Exporters,
-    metrics: &[Metric],
-    clusters: impl IntoIterator<Item = &'a str>,
-    span: Seconds,
-) -> String {
+fn query(exporters: &Exporters, metrics: &[Metric], clusters: &[String], span: Seconds) -> String {
+    let clusters = clusters.iter().map(String::as_str);
     format!("{}[{}ms]", exporters.select(metrics, clusters), (span * 1000.0).ceil() as u64)
+}
+
+/// The names to ask for, where one query can name them; none where it asks for all clusters.
+fn by_name(clusters: &[String]) -> &[String] {
+    let is_short = clusters.len() <= BY_NAME && fit(clusters.iter().map(String::as_str));
+    if is_short { clusters } else { &[] }
 }
 
 /// Reads every stream's digest samples, but for those that were found before their time.
@@ -83,15 +102,42 @@ pub(super) async fn read(
     foreseen: &mut Foreseen,
     streams: &mut Streams,
 ) -> Result<Found, FeedError> {
+    read_of(feed, config, &[], window, foreseen, streams).await
+}
+
+/// Reads them once more, in a longer window, of clusters that the first look missed.
+pub(super) async fn read_missing(
+    feed: &impl QueryApi,
+    config: &PollConfig,
+    (found, missing): (Found, &[String]),
+    window: Window,
+    foreseen: &mut Foreseen,
+    streams: &mut Streams,
+) -> Result<Found, FeedError> {
+    let named = by_name(missing);
+    if named.is_empty() {
+        return read(feed, config, window, foreseen, streams).await;
+    }
+    let far = read_of(feed, config, named, window, foreseen, &mut Streams::default()).await?;
+    Ok(found.replaced(named, far))
+}
+
+/// The same of some clusters, or of all.
+async fn read_of(
+    feed: &impl QueryApi,
+    config: &PollConfig,
+    clusters: &[String],
+    window: Window,
+    foreseen: &mut Foreseen,
+    streams: &mut Streams,
+) -> Result<Found, FeedError> {
     let sink = Heads::new(window, config, std::mem::take(streams));
     let Window { t, span, .. } = window;
-    let digests = query(&config.exporters, &[Metric::Digest], [], AHEAD + span);
+    let digests = query(&config.exporters, &[Metric::Digest], clusters, AHEAD + span);
     let mut heads = feed.query(&digests, t + AHEAD, sink).await?;
-    let clusters = heads.recognize();
-    if !clusters.is_empty() {
-        let is_short = clusters.len() <= BY_NAME && fit(clusters.iter().map(String::as_str));
-        let named = if is_short { clusters.as_slice() } else { &[] };
-        let beside = query(&config.exporters, &BESIDE, named.iter().map(String::as_str), span);
+    let others = heads.recognize();
+    if !others.is_empty() {
+        let beside = query(&config.exporters, &BESIDE, by_name(&others), span);
         heads = feed.query(&beside, t, heads).await?;
     }
     let (found, kept) = heads.finish(foreseen);
@@ -230,7 +276,7 @@ impl Heads {
                 !samples.is_empty()
             });
             foreseen.note(labels, &head.ahead, believed);
-            if head.digests.is_empty() && head.future.is_none() {
+            if head.digests.is_empty() && head.future.is_empty() {
                 continue;
             }
             let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
@@ -247,7 +293,7 @@ impl Heads {
             found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
             found.digests.extend(streams.all);
         }
-        found.digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
+        sort(&mut found.digests);
         let mut of_cluster = 1;
         found.digests.dedup_by(|next, before| {
             of_cluster = if next.cluster == before.cluster { of_cluster + 1 } else { 1 };
@@ -293,7 +339,9 @@ impl Sink for Heads {
                 head.parts.add(speech(), part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
-                head.future = head.future.into_iter().chain(latest.filter(|at| *at > now)).reduce(f64::max);
+                if let Some(at) = latest.filter(|at| *at > now) {
+                    head.note_future(speech().uid, at);
+                }
                 let ahead = numbers.filter(|sample| sample.at > believed);
                 head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
                 let mut known = known.peekable();
@@ -427,6 +475,24 @@ mod tests {
         // Of a stream that has nothing else, too.
         let alone = found(&[(Metric::Digest, &DIGEST, &[(4000.0, 2.0)])], &[]);
         assert_eq!((alone.digests.len(), alone.digests[0].future), (1, Some((4000.0, 3895.0))));
+    }
+
+    #[test]
+    fn clusters_that_share_their_labels_are_told_apart_by_what_is_to_come_and_by_what_comes_late_in_part() {
+        let told = [(70.0, 70.0)];
+        let rows: [Row<'_>; 4] = [
+            (Metric::Digest, &DIGEST, &[(70.0, 1.0), (85.0, 2.0)]),
+            (Metric::Digest, &OTHER, &[(120.0, 3.0)]),
+            (Metric::RenderedTimestamp, &TARGET, &told),
+            (Metric::ProcessNumber, &TARGET, &told),
+        ];
+        let found = found(&rows, &[]).digests;
+        let told: Vec<_> = found
+            .iter()
+            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.future.map(|(at, _)| at)))
+            .collect();
+        let [ours, other] = [10, 11].map(Fingerprint::from_value);
+        assert_eq!(told, [(ours, 1, Some(85.0), None), (other, 0, None, Some(120.0))]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What came of one stream's labels, and the streams that it is of: mostly one, as clusters and processes that write under the
 //! same labels are told apart.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -31,7 +32,8 @@ pub(super) struct Head {
     pub(super) is_crowded: bool,
     pub(super) rendered: Series,
     pub(super) process: Series,
-    pub(super) future: Option<Seconds>,
+    /// By the clusters' UIDs: the latest stamp that is to come.
+    pub(super) future: BTreeMap<Option<Fingerprint>, Seconds>,
     /// Stamps that are not believed.
     pub(super) ahead: Vec<i64>,
     pub(super) is_heard: bool,
@@ -70,6 +72,16 @@ impl OfHead {
 }
 
 impl Head {
+    /// Takes note of a stamp that is to come.
+    pub(super) fn note_future(&mut self, uid: Option<Fingerprint>, at: Seconds) {
+        if self.future.len() < STREAMS || self.future.contains_key(&uid) {
+            let latest = self.future.entry(uid).or_insert(at);
+            *latest = latest.max(at);
+        } else {
+            self.is_crowded = true;
+        }
+    }
+
     /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
     pub(super) fn recognize(&mut self, last: &Last) -> bool {
         let [(speech, samples)] = self.digests.as_slice() else { return false };
@@ -139,13 +151,18 @@ impl Head {
                 }
                 is_whole = true;
             }
-            // The newest scrape may only be late in part: what the ones before said stands until one is whole.
-            if let Some(lack) = newest_lack.filter(|_| !is_whole) {
+            let Some(lack) = newest_lack else { continue };
+            if !is_whole {
                 streams.push(Digests { lack: Some(lack), seen, ..told(uid, last_process, contract) });
+            } else if let Some(last) = streams.all.iter_mut().rfind(|it| it.stream.uid == uid) {
+                // The newest scrape may only be late in part: what the ones before said stands until one is whole.
+                last.seen = seen;
             }
         }
-        if self.future.is_some() && streams.all.is_empty() {
-            streams.push(told(None, 0, &Arc::default()));
+        for uid in self.future.keys() {
+            if !streams.all.iter().any(|it| it.stream.uid == *uid) {
+                streams.push(told(*uid, 0, &Arc::default()));
+            }
         }
         let mut parts = self.parts.by_scrape();
         for digests in &mut streams.all {
@@ -155,7 +172,7 @@ impl Head {
                     digests.parts = parts.into();
                 }
             }
-            digests.future = self.future.map(|at| (at, at - now));
+            digests.future = self.future.get(&digests.stream.uid).map(|at| (*at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
             digests.samples.drain(..excess);
         }

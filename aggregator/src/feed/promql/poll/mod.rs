@@ -12,6 +12,8 @@ mod batch;
 mod digests;
 mod foreseen;
 mod head;
+#[cfg(test)]
+mod missing_tests;
 mod part_digests;
 mod parts;
 #[cfg(test)]
@@ -81,6 +83,8 @@ impl PollConfig {
 
 /// How far back the first poll looks, and how far where that shows too few scrapes of some stream.
 const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
+/// A poll looks back as far as that again after so long: nobody looks by name for a cluster that is new and always late.
+const ANEW_AFTER: Seconds = 600.0;
 /// Polls overlap by so many scrapes, if that is not longer than [`LONGEST_OVERLAP`].
 const OVERLAP: f64 = 1.5;
 /// The overlap as long as nobody knows how often is scraped: that takes two scrapes.
@@ -138,6 +142,8 @@ pub struct Poller<Q = PromFeed> {
     limit: Limit,
     /// The time that the last good poll asked about.
     last: Option<Seconds>,
+    /// The same of the last one that looked back as far as the first.
+    looked_far: Seconds,
     foreseen: Foreseen,
     streams: Streams,
     parts: parts::Known,
@@ -208,6 +214,7 @@ impl<Q: QueryApi> Poller<Q> {
             settle,
             limit,
             last: None,
+            looked_far: Seconds::NEG_INFINITY,
             foreseen: Foreseen::default(),
             streams: Streams::default(),
             parts: parts::Known::default(),
@@ -344,24 +351,41 @@ impl<Q: QueryApi> Poller<Q> {
         Ok(())
     }
 
-    /// Looks for digest samples since the last poll.
+    /// Looks for digest samples since the last poll; and further back for clusters of which that shows nothing. Their samples
+    /// may come later than others, or be stamped by a slow clock: one that took the name of such a cluster would be heard alone.
     async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
         let (delay, now) = (self.settle.delay(), t + self.settle.delay());
         let believed = now + fleet.with(|fleet| fleet.max_clock_skew()).await;
+        let window = |span| Window { t, span, now, believed };
         let Self { feed, config, foreseen, streams, .. } = self;
-        let mut look = async |span| {
-            digests::read(feed, config, Window { t, span, now, believed }, foreseen, streams).await
+        let [far, further] = AT_FIRST;
+        let last = self.last.filter(|last| *last < t);
+        let Some(last) = last.filter(|_| t - self.looked_far < ANEW_AFTER) else {
+            let found = digests::read(feed, config, window(far), foreseen, streams).await?;
+            self.looked_far = t;
+            return match found.is_short && last.is_none() {
+                true => digests::read(feed, config, window(further), foreseen, streams).await,
+                false => Ok(found),
+            };
         };
-        if let Some(last) = self.last.filter(|last| *last < t) {
-            let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
-            let scrapes = if interval > 0.0 { OVERLAP * interval } else { LONGEST_OVERLAP };
-            // What is late by more than the settle delay.
-            let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - delay);
-            // Only the newest samples are of use, however long the backend was away.
-            return look((t - last + overlap).min(AT_FIRST[1])).await;
+        let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
+        let scrapes = if interval > 0.0 { OVERLAP * interval } else { LONGEST_OVERLAP };
+        // What is late by more than the settle delay.
+        let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - delay);
+        // Only the newest samples are of use, however long the backend was away.
+        let span = (t - last + overlap).min(further);
+        let found = digests::read(feed, config, window(span), foreseen, streams).await?;
+        let name = config.feed.clone();
+        let (found, missing) = fleet
+            .with(move |fleet| {
+                let missing = fleet.missing(&name, &found.digests);
+                (found, missing)
+            })
+            .await;
+        if missing.is_empty() || span >= far {
+            return Ok(found);
         }
-        let found = look(AT_FIRST[0]).await?;
-        if found.is_short { look(AT_FIRST[1]).await } else { Ok(found) }
+        digests::read_missing(feed, config, (found, &missing), window(far), foreseen, streams).await
     }
 }
 
