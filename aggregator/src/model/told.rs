@@ -562,15 +562,50 @@ fn the_clusters_of_a_speaker_that_falls_silent_are_stale_until_it_is_heard_again
 /// of another cluster that took the name it finds at once.
 #[test]
 fn a_cluster_whose_samples_are_always_late_is_not_silent() {
-    for (own, stamps) in [(4, -27), (0, -45), (9, -95), (0, 40)] {
-        let setup = Setup { aggregators: vec![own], spread: 162, ..plain() };
-        let events = [
-            (216, Event::Impostor { revision: 1, lasts: 300 }),
-            (216, BREAKS),
-            (230, Event::Clock { cluster: 0, ahead: stamps }),
-            (230, Event::Stamps { cluster: 0, ahead: stamps }),
-            (600, Event::LostWrite),
-        ];
-        holds(setup, &events);
+    for (backend, own, stamps) in [
+        (Kind::Prometheus, 4, -27),
+        (Kind::Prometheus, 0, -45),
+        (Kind::Prometheus, 9, -95),
+        (Kind::Prometheus, 0, 40),
+        (Kind::VictoriaMetrics, 0, -60),
+        (Kind::VictoriaMetrics, 5, -95),
+        (Kind::VictoriaMetrics, 0, 50),
+    ] {
+        for apart in [false, true] {
+            let setup = Setup { aggregators: vec![own], spread: 162, apart, backend, ..plain() };
+            let events = [
+                (116, Event::Impostor { revision: 1, lasts: 400 }),
+                (116, BREAKS),
+                (230, Event::Clock { cluster: 0, ahead: stamps }),
+                (230, Event::Stamps { cluster: 0, ahead: stamps }),
+                (600, Event::LostWrite),
+            ];
+            holds(setup, &events);
+        }
     }
+}
+
+/// What is to come is no reason not to look for what is late.
+#[test]
+fn an_old_stamp_of_the_future_hides_no_late_samples() {
+    let setup = Setup { backend: Kind::VictoriaMetrics, apart: true, ..plain() };
+    let events = [
+        (116, Event::Impostor { revision: 1, lasts: 600 }),
+        (116, BREAKS),
+        (230, Event::Stamps { cluster: 0, ahead: 3600 }),
+        (246, Event::Stamps { cluster: 0, ahead: -70 }),
+        (700, Event::LostWrite),
+    ];
+    holds(setup, &events);
+}
+
+/// The backend takes what is stamped before: that is later than what was found, and no stamp shows it.
+#[test]
+fn a_cluster_whose_stamps_are_set_back_for_a_while_is_not_silent() {
+    let clock =
+        |at, ahead| [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })];
+    let setup = Setup { backend: Kind::VictoriaMetrics, spread: 7, apart: true, ..plain() };
+    let broken = [(20, BREAKS), (125, Event::Impostor { revision: 1, lasts: 331 })];
+    let events = [&broken[..], &clock(297, -46), &clock(342, 0), &[(342, BREAKS)]].concat();
+    holds(setup, &events);
 }

@@ -121,13 +121,18 @@ impl Cluster {
     }
 
     /// Processes of the exporter that others have taken the place of, all but the last few: a process that starts anew
-    /// again and again does not fill the memory. Each knows what the one before it said.
+    /// again and again does not fill the memory. Each knows what the one before it said. The last process of each cluster stays.
     fn replaced(&self) -> Vec<StreamId> {
         let excess = self.streams.len().saturating_sub(KEPT_STREAMS);
         if excess == 0 {
             return Vec::new();
         }
-        self.silent().into_iter().take(excess).collect()
+        // What is late is looked for while its cluster is known.
+        let is_last = |id: &StreamId| {
+            let of_cluster = self.streams.iter().filter(|(other, _)| other.uid == id.uid);
+            of_cluster.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).is_some_and(|(last, _)| last == id)
+        };
+        self.silent().into_iter().filter(|id| !is_last(id)).take(excess).collect()
     }
 
     /// Streams that are silent while another goes on, the one that was heard longest ago first.
@@ -345,19 +350,13 @@ impl Fleet {
         }
     }
 
-    /// There are only stamps of the future: they may be of any process of the cluster that is known under these labels.
+    /// There are only stamps of the future: they are taken for those of the process that was heard last.
     fn look_ahead(&mut self, digests: &Digests, t: Seconds) -> Heard {
         let settings = self.settings;
-        let Digests { cluster, stream, .. } = digests;
-        let known = self.clusters.get(cluster).into_iter().flat_map(|known| known.streams.keys());
-        let same = known.filter(|id| (&id.labels, id.uid) == (&stream.labels, stream.uid));
-        let mut all: Vec<StreamId> = same.cloned().collect();
-        if all.is_empty() {
-            all.push(stream.clone());
-        }
-        self.change(cluster, |cluster, changes| {
-            all.retain(|id| cluster.has_room(id, t, changes));
-            for id in &all {
+        let known = self.last_of(&digests.cluster, &digests.stream);
+        let id = known.as_ref().unwrap_or(&digests.stream);
+        self.change(&digests.cluster, |cluster, changes| {
+            if cluster.has_room(id, t, changes) {
                 cluster.change(id, changes, |stream| stream.look_ahead(digests.future, t, &settings));
             }
             Heard::Unusable

@@ -23,6 +23,10 @@ const UNKNOWN_INTERVAL: Seconds = 60.0;
 const LONGEST_AT_FIRST: Seconds = 120.0;
 /// A stream is silent when nothing new came of it for so many of its intervals, while another one went on.
 const SILENT_INTERVALS: Seconds = 2.0;
+/// Stamps of samples that were found are remembered for so long: polls look back by less for whom they miss.
+const STAMPS_KEPT: Seconds = 150.0;
+/// The same by their number.
+const MOST_STAMPS: usize = 64;
 /// A part of an exposition may be late by so much: polls look back for it as far at least.
 pub const MOST_LATE: Seconds = 30.0;
 /// What an exporter claims may be so much earlier than what was seen before it is worth a report: times are whole
@@ -64,6 +68,8 @@ pub(super) struct Stream {
     pub(super) newest: Option<Seconds>,
     /// When the newest exposition first came, by the scraper's clock: one that is repeated is no news.
     heard: Seconds,
+    /// Stamps of samples that were found lately, in order.
+    stamps: VecDeque<Seconds>,
     /// The poll that last brought something new of it, and the last one that could have.
     arrived: Seconds,
     looked: Seconds,
@@ -104,12 +110,15 @@ impl Stream {
         self.max_ahead = settings.max_clock_skew;
         let known = self.newest.unwrap_or(Seconds::NEG_INFINITY);
         let heard = self.heard;
+        let mut is_alive = false;
         for sample in &digests.samples {
+            let is_new = self.note_stamp(sample.at, t);
             // A gap is held against what was usual before it.
             let usual = self.interval.into_iter().chain(self.lately()).reduce(Seconds::max);
             let rendered = sample.exposition.rendered;
             if sample.at <= known {
                 // It may have come late, or been stamped by a clock that was set back.
+                is_alive |= is_new;
                 self.renderings.note(rendered, sample.at, usual);
                 continue;
             }
@@ -129,11 +138,15 @@ impl Stream {
             let rendered = sample.exposition.rendered;
             self.measure(sample.exposition, self.renderings.first(rendered), settings);
         }
-        if let Some(seen) = digests.seen.filter(|seen| *seen > known) {
-            self.newest = Some(seen);
-            self.heard = self.heard.max(seen);
+        match digests.seen {
+            Some(seen) if digests.lack.is_none() => is_alive |= self.note_stamp(seen, t),
+            Some(seen) if seen > known => {
+                self.newest = Some(seen);
+                self.heard = self.heard.max(seen);
+            }
+            _ => {}
         }
-        if self.heard > heard {
+        if is_alive || self.heard > heard {
             self.arrived = t;
         }
         self.look_ahead(digests.future, t, settings);
@@ -164,6 +177,19 @@ impl Stream {
             }
             _ => Heard::Old,
         }
+    }
+
+    /// Takes note of the stamp of a sample that the poll at `t` found. Whether none found it before.
+    fn note_stamp(&mut self, at: Seconds, t: Seconds) -> bool {
+        let place = self.stamps.partition_point(|known| *known < at);
+        if self.stamps.get(place) == Some(&at) {
+            return false;
+        }
+        self.stamps.insert(place, at);
+        while self.stamps.len() > MOST_STAMPS || self.stamps.front().is_some_and(|at| t - at > STAMPS_KEPT) {
+            self.stamps.pop_front();
+        }
+        true
     }
 
     /// Whether a digest sample attests something later than what was verified. An exposition that was rendered before
@@ -376,6 +402,11 @@ impl Stream {
     /// When something new was last heard of it.
     pub(super) fn heard(&self) -> Seconds {
         self.heard
+    }
+
+    /// The poll that last brought something new of it.
+    pub(super) fn arrived(&self) -> Seconds {
+        self.arrived
     }
 
     /// When it was last heard from: samples that are stamped in the future were when they were found.

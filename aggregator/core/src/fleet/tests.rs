@@ -426,7 +426,7 @@ fn many_exporters_of_a_cluster_do_not_fill_the_memory_and_are_told_why() {
 }
 
 #[test]
-fn whoever_was_heard_and_is_not_found_is_missing_unless_another_process_of_the_cluster_is() {
+fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     let mut fleet = Fleet::default();
     let new = testing::Exposition::new;
     let [a, b, c] = ["a", "b", "c"].map(|cluster| [("cluster", cluster)]);
@@ -434,15 +434,51 @@ fn whoever_was_heard_and_is_not_found_is_missing_unless_another_process_of_the_c
     for (labels, said) in [(&a[..], new(1).by(1)), (&b, new(2)), (&c, new(3)), (&of_feed, new(1))] {
         tell(&mut fleet, labels, &said, 1000.0);
     }
-    let found = |all: &[(&[(&str, &str)], testing::Exposition)]| {
+    let found = |all: &[(&[(&str, &str)], testing::Exposition)], since: Seconds| {
         let all: Vec<Digests> = all.iter().map(|(labels, said)| digests(labels, said, &[1015.0])).collect();
-        fleet.missing("", &all)
+        fleet.missing("", &all, since)
     };
     let none: [&str; 0] = [];
-    assert_eq!(found(&[(&a, new(1).by(1)), (&b, new(2)), (&c, new(3))]), none);
-    assert_eq!(found(&[(&a, new(1).by(2)), (&b, new(2)), (&c, new(3))]), none);
-    assert_eq!(found(&[(&b, new(7)), (&b, new(8))]), ["a", "b", "c"]);
-    assert_eq!(found(&[(&a, new(1)), (&b, new(7)), (&[("cluster", "bb")], new(9)), (&c, new(3))]), ["b"]);
-    assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])]), ["a"]);
-    assert_eq!(fleet.missing("east", &[]), none);
+    assert_eq!(found(&[(&a, new(1).by(1)), (&b, new(2)), (&c, new(3))], 990.0), none);
+    // Another process of the same.
+    assert_eq!(found(&[(&a, new(1).by(2)), (&b, new(2)), (&c, new(3))], 990.0), none);
+    assert_eq!(found(&[(&b, new(7)), (&b, new(8))], 990.0), ["a", "b", "c"]);
+    let bb = [("cluster", "bb")];
+    assert_eq!(found(&[(&a, new(1)), (&b, new(7)), (&bb, new(9)), (&c, new(3))], 990.0), ["b"]);
+    // Long ago, unless another one has its name.
+    assert_eq!(found(&[(&b, new(7))], 1010.0), ["b"]);
+    assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])], 990.0), ["a"]);
+    assert_eq!(fleet.missing("east", &[], 990.0), none);
+    // What is to come is no finding.
+    let future = Digests { samples: Vec::new(), future: Some((5000.0, 3985.0)), ..digests(&b, &new(2), &[]) };
+    assert_eq!(fleet.missing("", &[future], 990.0), ["a", "b", "c"]);
+}
+
+#[test]
+fn one_stream_of_several_is_missing_until_it_is_silent() {
+    let mut fleet = Fleet::default();
+    let said = testing::Exposition::new(1);
+    let [a, b] = ["a", "b"].map(|instance| [("cluster", "c"), ("instance", instance)]);
+    tell(&mut fleet, &a, &said, 1000.0);
+    for (t, is_missing) in [(1000.0, true), (1015.0, true), (1030.0, true), (1045.0, true), (1060.0, false)] {
+        let found = digests(&b, &said, &[t]);
+        assert_eq!(!fleet.missing("", std::slice::from_ref(&found), 990.0).is_empty(), is_missing, "{t}");
+        tell_digests(&mut fleet, &found, &said, t);
+        fleet.answered("", t);
+    }
+}
+
+/// It may come back late, beside another one of its name.
+#[test]
+fn the_last_process_of_a_cluster_is_not_forgotten_for_those_of_another() {
+    let mut fleet = Fleet::default();
+    let cluster = [("cluster", "c")];
+    let mut at = 1000.0;
+    for said in (1..4).map(|process| (1, process)).chain((1..30).map(|process| (2, process))) {
+        tell(&mut fleet, &cluster, &testing::Exposition::new(said.0).by(said.1), at);
+        fleet.answered("", at);
+        at += 60.0;
+    }
+    let of = |uid| fleet.streams().filter(|it| it.id.uid == Fingerprint::from_value(uid)).count();
+    assert_eq!((of(1), of(2)), (1, 7));
 }

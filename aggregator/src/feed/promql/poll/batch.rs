@@ -25,6 +25,24 @@ pub(super) fn fit<'a>(names: impl Iterator<Item = &'a str>) -> bool {
     names.map(length).sum::<usize>() <= NAMES
 }
 
+/// Names, in queries that name `most` each at most, and no more than fit. One that is too long for a query is in none.
+pub(super) fn in_queries(names: Vec<String>, most: usize) -> Vec<Vec<String>> {
+    let (mut queries, mut room) = (Vec::<Vec<String>>::new(), 0);
+    for name in names {
+        let length = length(&name);
+        match queries.last_mut().filter(|query| query.len() < most && length <= room) {
+            _ if length > NAMES => continue,
+            Some(query) => query.push(name),
+            None => {
+                room = NAMES;
+                queries.push(vec![name]);
+            }
+        }
+        room -= length;
+    }
+    queries
+}
+
 /// Expositions that are read together.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Batch {

@@ -19,7 +19,7 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
-use super::batch::fit;
+use super::batch::{fit, in_queries};
 use super::foreseen::{Foreseen, milliseconds};
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
@@ -36,6 +36,8 @@ const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 /// Clusters that are asked for something by name; of more, all are asked, and so they are where the names are too long for a
 /// query.
 const BY_NAME: usize = 500;
+/// The same of clusters of which a look missed somebody: so many queries name them, and so many clusters each.
+const QUERIES_BY_NAME: usize = 8;
 
 /// Labels of a digest's own.
 const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUSTER];
@@ -105,21 +107,27 @@ pub(super) async fn read(
     read_of(feed, config, &[], window, foreseen, streams).await
 }
 
-/// Reads them once more, in a longer window, of clusters that the first look missed.
+/// Reads them once more, in a longer window, of clusters of which the first look missed somebody.
 pub(super) async fn read_missing(
     feed: &impl QueryApi,
     config: &PollConfig,
-    (found, missing): (Found, &[String]),
+    (mut found, missing): (Found, Vec<String>),
     window: Window,
     foreseen: &mut Foreseen,
     streams: &mut Streams,
 ) -> Result<Found, FeedError> {
-    let named = by_name(missing);
-    if named.is_empty() {
-        return read(feed, config, window, foreseen, streams).await;
+    let queries = in_queries(missing, BY_NAME);
+    if queries.len() > QUERIES_BY_NAME {
+        let samples = found.samples;
+        drop(found);
+        let far = read(feed, config, window, foreseen, streams).await?;
+        return Ok(Found { samples: samples + far.samples, ..far });
     }
-    let far = read_of(feed, config, named, window, foreseen, &mut Streams::default()).await?;
-    Ok(found.replaced(named, far))
+    for named in queries {
+        let far = read_of(feed, config, &named, window, foreseen, &mut Streams::default()).await?;
+        found = found.replaced(&named, far);
+    }
+    Ok(found)
 }
 
 /// The same of some clusters, or of all.

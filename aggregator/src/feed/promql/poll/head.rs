@@ -159,9 +159,11 @@ impl Head {
                 last.seen = seen;
             }
         }
-        for uid in self.future.keys() {
-            if !streams.all.iter().any(|it| it.stream.uid == *uid) {
-                streams.push(told(*uid, 0, &Arc::default()));
+        for (uid, at) in self.future {
+            let future = Some((at, at - now));
+            match streams.all.iter_mut().rfind(|it| it.stream.uid == uid) {
+                Some(last) => last.future = future,
+                None => streams.push(Digests { future, ..told(uid, 0, &Arc::default()) }),
             }
         }
         let mut parts = self.parts.by_scrape();
@@ -172,7 +174,6 @@ impl Head {
                     digests.parts = parts.into();
                 }
             }
-            digests.future = self.future.get(&digests.stream.uid).map(|at| (*at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
             digests.samples.drain(..excess);
         }

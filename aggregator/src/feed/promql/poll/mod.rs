@@ -351,41 +351,45 @@ impl<Q: QueryApi> Poller<Q> {
         Ok(())
     }
 
-    /// Looks for digest samples since the last poll; and further back for clusters of which that shows nothing. Their samples
+    /// Looks for digest samples since the last poll; and further back for clusters of which that misses somebody. Their samples
     /// may come later than others, or be stamped by a slow clock: one that took the name of such a cluster would be heard alone.
     async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
         let (delay, now) = (self.settle.delay(), t + self.settle.delay());
-        let believed = now + fleet.with(|fleet| fleet.max_clock_skew()).await;
-        let window = |span| Window { t, span, now, believed };
+        let (max_skew, interval) =
+            fleet.with(|fleet| (fleet.max_clock_skew(), fleet.slowest_scrapes())).await;
+        let window = |span| Window { t, span, now, believed: now + max_skew };
         let Self { feed, config, foreseen, streams, .. } = self;
         let [far, further] = AT_FIRST;
-        let last = self.last.filter(|last| *last < t);
-        let Some(last) = last.filter(|_| t - self.looked_far < ANEW_AFTER) else {
-            let found = digests::read(feed, config, window(far), foreseen, streams).await?;
+        let Some(last) = self.last.filter(|last| *last < t) else {
             self.looked_far = t;
-            return match found.is_short && last.is_none() {
+            let found = digests::read(feed, config, window(far), foreseen, streams).await?;
+            return match found.is_short {
                 true => digests::read(feed, config, window(further), foreseen, streams).await,
                 false => Ok(found),
             };
         };
-        let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
         let scrapes = if interval > 0.0 { OVERLAP * interval } else { LONGEST_OVERLAP };
         // What is late by more than the settle delay.
         let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - delay);
         // Only the newest samples are of use, however long the backend was away.
         let span = (t - last + overlap).min(further);
+        if t - self.looked_far >= ANEW_AFTER {
+            // A backend that refuses as much gives less at the next poll.
+            self.looked_far = t;
+            return digests::read(feed, config, window(far.max(span)), foreseen, streams).await;
+        }
         let found = digests::read(feed, config, window(span), foreseen, streams).await?;
         let name = config.feed.clone();
         let (found, missing) = fleet
             .with(move |fleet| {
-                let missing = fleet.missing(&name, &found.digests);
+                let missing = fleet.missing(&name, &found.digests, t - ANEW_AFTER);
                 (found, missing)
             })
             .await;
         if missing.is_empty() || span >= far {
             return Ok(found);
         }
-        digests::read_missing(feed, config, (found, &missing), window(far), foreseen, streams).await
+        digests::read_missing(feed, config, (found, missing), window(far), foreseen, streams).await
     }
 }
 
