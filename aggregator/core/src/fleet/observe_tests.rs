@@ -340,6 +340,23 @@ fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
 }
 
 #[test]
+fn what_is_found_again_is_no_sign_of_life_and_what_is_found_late_is_one() {
+    let said = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    let found = said.digests("a", &[1970.0, 1985.0, 2000.0], &bad());
+    // A clock was set back in between: stamps are new, and none is the newest.
+    let late = |said: &Story, at: Seconds| said.digests("a", &[at - 48.0], &bad());
+    for (is_new, healthy) in [(false, Fingerprint::of("r2")), (true, Fingerprint::NONE)] {
+        let mut both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+        for at in [2015.0, 2030.0, 2045.0] {
+            let again = if is_new { late(&both, at) } else { found.clone() };
+            both.fleet.hear(&again, at);
+            both = both.scraped("b", &[at], &r2());
+        }
+        assert_eq!(row(&both, 2050.0).healthy, healthy, "{is_new}");
+    }
+}
+
+#[test]
 fn stamps_that_are_to_come_are_a_sign_of_life() {
     let mut both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
     for at in [2015.0, 2030.0, 2045.0, 2060.0] {
