@@ -1,5 +1,5 @@
-//! The one question of a quiet poll: the samples of every stream's digest since the last poll. When its exposition was
-//! rendered, and by which process, is asked only of clusters where a digest is not what it was, but for the time.
+//! Which digests a look finds: the samples of every stream's digest, with when its exposition was rendered, and by which process. The
+//! latter is asked only of clusters where a digest is not what it was, but for the time.
 //!
 //! ```text
 //!   raw samples --by labels and timestamp--> Digests of each stream (labels, cluster's UID, process)
@@ -19,26 +19,14 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
-use super::batch::{fit, in_queries};
 use super::foreseen::{Foreseen, milliseconds};
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
-use crate::feed::promql::{Exporters, FeedError, QueryApi};
+use crate::feed::promql::{FeedError, QueryApi};
 
-/// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
-/// less.
-const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
-/// How far back a look may reach: what was found before its time is known as such for so long.
-const REMEMBERED: Seconds = 720.0;
 /// What a digest is read with.
-const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
-/// Clusters that are asked for something by name; of more, all are asked, and so they are where the names are too long for a
-/// query.
-const BY_NAME: usize = 500;
-/// The same of clusters of which a look missed somebody: so many queries name them, and so many clusters each.
-const QUERIES_BY_NAME: usize = 8;
-
+pub(super) const BESIDE: [Metric; 2] = [Metric::RenderedTimestamp, Metric::ProcessNumber];
 /// Labels of a digest's own.
 const OWN: [&str; 3] = [label::CONTRACT, label::CLUSTER_UID, label::PACKAGE_CLUSTER];
 
@@ -58,7 +46,7 @@ pub(super) struct Found {
 
 impl Found {
     /// With another look at some clusters in place of what was found of them.
-    fn replaced(mut self, clusters: &[String], other: Self) -> Self {
+    pub(super) fn replaced(mut self, clusters: &[String], other: Self) -> Self {
         let clusters: BTreeSet<&String> = clusters.iter().collect();
         self.digests.retain(|digests| !clusters.contains(&digests.cluster));
         self.digests.extend(other.digests);
@@ -82,76 +70,6 @@ pub(super) struct Window {
     pub(super) now: Seconds,
     /// Later stamps are not believed.
     pub(super) believed: Seconds,
-}
-
-/// Selects these samples of some clusters, or of all.
-fn query(exporters: &Exporters, metrics: &[Metric], clusters: &[String], span: Seconds) -> String {
-    let clusters = clusters.iter().map(String::as_str);
-    format!("{}[{}ms]", exporters.select(metrics, clusters), (span * 1000.0).ceil() as u64)
-}
-
-/// The names to ask for, where one query can name them; none where it asks for all clusters.
-fn by_name(clusters: &[String]) -> &[String] {
-    let is_short = clusters.len() <= BY_NAME && fit(clusters.iter().map(String::as_str));
-    if is_short { clusters } else { &[] }
-}
-
-/// Reads every stream's digest samples, but for those that were found before their time.
-pub(super) async fn read(
-    feed: &impl QueryApi,
-    config: &PollConfig,
-    window: Window,
-    foreseen: &mut Foreseen,
-    streams: &mut Streams,
-) -> Result<Found, FeedError> {
-    read_of(feed, config, &[], window, foreseen, streams).await
-}
-
-/// Reads them once more, in a longer window, of clusters of which the first look missed somebody.
-pub(super) async fn read_missing(
-    feed: &impl QueryApi,
-    config: &PollConfig,
-    (mut found, missing): (Found, Vec<String>),
-    window: Window,
-    foreseen: &mut Foreseen,
-    streams: &mut Streams,
-) -> Result<Found, FeedError> {
-    let queries = in_queries(missing, BY_NAME);
-    if queries.len() > QUERIES_BY_NAME {
-        let samples = found.samples;
-        drop(found);
-        let far = read(feed, config, window, foreseen, streams).await?;
-        return Ok(Found { samples: samples + far.samples, ..far });
-    }
-    for named in queries {
-        let far = read_of(feed, config, &named, window, foreseen, &mut Streams::default()).await?;
-        found = found.replaced(&named, far);
-    }
-    Ok(found)
-}
-
-/// The same of some clusters, or of all.
-async fn read_of(
-    feed: &impl QueryApi,
-    config: &PollConfig,
-    clusters: &[String],
-    window: Window,
-    foreseen: &mut Foreseen,
-    streams: &mut Streams,
-) -> Result<Found, FeedError> {
-    let sink = Heads::new(window, config, std::mem::take(streams));
-    let Window { t, span, .. } = window;
-    let digests = query(&config.exporters, &[Metric::Digest], clusters, AHEAD + span);
-    let mut heads = feed.query(&digests, t + AHEAD, sink).await?;
-    let others = heads.recognize();
-    if !others.is_empty() {
-        let beside = query(&config.exporters, &BESIDE, by_name(&others), span);
-        heads = feed.query(&beside, t, heads).await?;
-    }
-    let (found, kept) = heads.finish(foreseen);
-    *streams = kept;
-    foreseen.forget_before(window.t - REMEMBERED);
-    Ok(found)
 }
 
 /// Range of a query that is about one moment: backends leave out, or take in, what is stamped at the very beginning.
@@ -204,7 +122,8 @@ impl Streams {
     }
 }
 
-struct Heads {
+/// Takes in what a look is answered with.
+pub(super) struct Heads {
     window: Window,
     config: PollConfig,
     streams: Streams,
@@ -216,7 +135,7 @@ struct Heads {
 }
 
 impl Heads {
-    fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
+    pub(super) fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         // As many as last time, so that nothing is moved meanwhile.
         let (heads, text) = (Vec::with_capacity(streams.labels.len()), String::new());
         let room_for_parts = Room::default();
@@ -257,7 +176,7 @@ impl Heads {
     }
 
     /// Finds out when what says the same as last time was rendered. The clusters that have anything else.
-    fn recognize(&mut self) -> Vec<String> {
+    pub(super) fn recognize(&mut self) -> Vec<String> {
         let mut others = BTreeSet::new();
         for ((labels, head), last) in self.streams.labels.iter().zip(&mut self.heads).zip(&self.streams.last)
         {
@@ -271,7 +190,7 @@ impl Heads {
     }
 
     /// What was found, and the streams for the next poll, unless most of them are gone.
-    fn finish(mut self, foreseen: &mut Foreseen) -> (Found, Streams) {
+    pub(super) fn finish(mut self, foreseen: &mut Foreseen) -> (Found, Streams) {
         let Window { now, believed, .. } = self.window;
         let (digests, crowded) = (Vec::with_capacity(self.heads.len()), BTreeSet::new());
         let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };

@@ -12,6 +12,7 @@ mod batch;
 mod digests;
 mod foreseen;
 mod head;
+mod look;
 #[cfg(test)]
 mod missing_tests;
 mod part_digests;
@@ -43,8 +44,7 @@ use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
 pub use past::read_at;
 
 use batch::{Batch, Limit, batches, span, tried};
-use digests::{Found, Streams, Window};
-use foreseen::Foreseen;
+use look::Looks;
 use parts::Excerpt;
 use read::Read;
 use settle::Settle;
@@ -81,14 +81,6 @@ impl PollConfig {
     }
 }
 
-/// How far back the first poll looks, and how far where that shows too few scrapes of some stream.
-const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
-/// A poll looks back as far as that again after so long: nobody looks by name for a cluster that is new and always late.
-const ANEW_AFTER: Seconds = 600.0;
-/// Polls overlap by so many scrapes, if that is not longer than [`LONGEST_OVERLAP`].
-const OVERLAP: f64 = 1.5;
-/// The overlap as long as nobody knows how often is scraped: that takes two scrapes.
-const LONGEST_OVERLAP: Seconds = 120.0;
 /// Problems named in a report at most.
 const PROBLEMS: usize = 16;
 /// How often a backend may refuse the size of a query before a poll is given up.
@@ -140,12 +132,7 @@ pub struct Poller<Q = PromFeed> {
     feed: Q,
     settle: Settle,
     limit: Limit,
-    /// The time that the last good poll asked about.
-    last: Option<Seconds>,
-    /// The same of the last one that looked back as far as the first.
-    looked_far: Seconds,
-    foreseen: Foreseen,
-    streams: Streams,
+    looks: Looks,
     parts: parts::Known,
 }
 
@@ -208,17 +195,7 @@ impl<Q: QueryApi> Poller<Q> {
     pub fn new(config: PollConfig, feed: Q) -> Self {
         let settle = Settle::new(config.settle, config.max_settle);
         let limit = Limit::new(config.batch_samples);
-        Self {
-            config,
-            feed,
-            settle,
-            limit,
-            last: None,
-            looked_far: Seconds::NEG_INFINITY,
-            foreseen: Foreseen::default(),
-            streams: Streams::default(),
-            parts: parts::Known::default(),
-        }
+        Self { config, feed, settle, limit, looks: Looks::default(), parts: parts::Known::default() }
     }
 
     /// How far behind the present the next poll should look. It grows while streams keep arriving
@@ -239,7 +216,7 @@ impl<Q: QueryApi> Poller<Q> {
             Ok(()) => {
                 fleet.with(move |fleet| fleet.answered(&feed, t)).await;
                 report.ok = true;
-                self.last = Some(t);
+                self.looks.answered(t);
             }
             Err(error) => {
                 let text = error.to_string();
@@ -258,7 +235,8 @@ impl<Q: QueryApi> Poller<Q> {
         t: Seconds,
         report: &mut PollReport,
     ) -> Result<(), FeedError> {
-        let found = self.look(fleet, t).await?;
+        let now = t + self.settle.delay();
+        let found = self.looks.look(&self.feed, &self.config, fleet, t, now).await?;
         report.samples += found.samples;
         report.unnamed = found.unnamed;
         if found.unnamed > 0 {
@@ -282,7 +260,7 @@ impl<Q: QueryApi> Poller<Q> {
                 (found.digests, heard, known)
             })
             .await;
-        let arrived = t + self.settle.delay() - MOST_LATE;
+        let arrived = now - MOST_LATE;
         let mut unread = Vec::new();
         for (digests, heard) in digests.iter().zip(heard) {
             match heard {
@@ -349,47 +327,6 @@ impl<Q: QueryApi> Poller<Q> {
         let misled: BTreeSet<_> = misled.iter().map(Due::key).collect();
         self.settle.learn(report.read, whole.difference(&misled).count());
         Ok(())
-    }
-
-    /// Looks for digest samples since the last poll; and further back for clusters of which that misses somebody. Their samples
-    /// may come later than others, or be stamped by a slow clock: one that took the name of such a cluster would be heard alone.
-    async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
-        let (delay, now) = (self.settle.delay(), t + self.settle.delay());
-        let (max_skew, interval) =
-            fleet.with(|fleet| (fleet.max_clock_skew(), fleet.slowest_scrapes())).await;
-        let window = |span| Window { t, span, now, believed: now + max_skew };
-        let Self { feed, config, foreseen, streams, .. } = self;
-        let [far, further] = AT_FIRST;
-        let Some(last) = self.last.filter(|last| *last < t) else {
-            self.looked_far = t;
-            let found = digests::read(feed, config, window(far), foreseen, streams).await?;
-            return match found.is_short {
-                true => digests::read(feed, config, window(further), foreseen, streams).await,
-                false => Ok(found),
-            };
-        };
-        let scrapes = if interval > 0.0 { OVERLAP * interval } else { LONGEST_OVERLAP };
-        // What is late by more than the settle delay.
-        let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - delay);
-        // Only the newest samples are of use, however long the backend was away.
-        let span = (t - last + overlap).min(further);
-        if t - self.looked_far >= ANEW_AFTER {
-            // A backend that refuses as much gives less at the next poll.
-            self.looked_far = t;
-            return digests::read(feed, config, window(far.max(span)), foreseen, streams).await;
-        }
-        let found = digests::read(feed, config, window(span), foreseen, streams).await?;
-        let name = config.feed.clone();
-        let (found, missing) = fleet
-            .with(move |fleet| {
-                let missing = fleet.missing(&name, &found.digests, t - ANEW_AFTER);
-                (found, missing)
-            })
-            .await;
-        if missing.is_empty() || span >= far {
-            return Ok(found);
-        }
-        digests::read_missing(feed, config, (found, missing), window(far), foreseen, streams).await
     }
 }
 
