@@ -167,19 +167,19 @@ impl Backend {
         SeriesId(id)
     }
 
-    /// Stores a sample, or a stale marker, with this stamp. Whether it was taken.
+    /// Stores a sample, or a stale marker, with this stamp. When a query can find it, if it was taken.
     pub(super) fn append(
         &self,
         SeriesId(id): SeriesId,
         now: Seconds,
         at: Seconds,
         value: Option<f64>,
-    ) -> bool {
+    ) -> Option<Seconds> {
         let store = &mut *self.lock();
         let series = &mut store.series[id];
         let is_late = series.samples.last().is_some_and(|last| at <= last.at);
         if value.is_none() && now < store.faults.markers_lost || is_late && store.kind == Kind::Prometheus {
-            return false;
+            return None;
         }
         let (lag, until) = store.faults.lag[series.shard];
         let mut delay = if now < until { lag } else { ON_THE_WAY };
@@ -195,10 +195,10 @@ impl Backend {
         series.has_markers |= value.is_none();
         let place = series.samples.partition_point(|sample| sample.at < at);
         if series.samples.get(place).is_some_and(|same| same.at == at) {
-            return false;
+            return None;
         }
         series.samples.insert(place, stored);
-        true
+        Some(stored.arrives)
     }
 }
 

@@ -157,7 +157,7 @@ pub(super) struct Cluster {
     told: Vec<Told>,
     /// When the youngest exposition was rendered that was ever scraped and tells what is so.
     told_of: Seconds,
-    /// The scrapes that brought something new: their stamps, and when they were stored.
+    /// The scrapes that brought something new: their stamps, and when a query can find them.
     heard: Vec<(Seconds, Seconds)>,
     /// When an exporter believed an object that claims too much, and since when that says it is as it is.
     believed: Vec<(Seconds, Seconds)>,
@@ -454,12 +454,13 @@ impl Cluster {
     fn store(&mut self, n: usize, now: Seconds, scraped: Scraped, backend: &Backend) {
         let scraper = &mut self.scrapers[n];
         let at = now + scraper.fraction + self.stamps_ahead;
-        let mut is_stored = false;
+        let mut arrives = None;
         for (id, value) in scraped.samples {
+            let stored = backend.append(id, now, at, value);
             // The digest is the last value.
-            is_stored = backend.append(id, now, at, value) && value.is_some() || is_stored && value.is_none();
+            arrives = if value.is_some() { stored } else { arrives };
         }
-        let Some(rendered) = scraped.what.filter(|_| is_stored) else { return };
+        let (Some(rendered), Some(arrives)) = (scraped.what, arrives) else { return };
         let known = scraper.stored.entry(scraped.target).or_insert(Scrapes { count: 0, last: at, gap: 0.0 });
         let Scrapes { count, last, gap: before } = *known;
         // What is stamped before is no later scrape, and may be too old to be looked at.
@@ -467,7 +468,7 @@ impl Cluster {
         // What was held up may be of one that is over.
         let repeated = scraper.repeated.as_mut().filter(|repeat| repeat.rendered.at == rendered.at);
         if scraped.is_new {
-            self.heard.push((at, now));
+            self.heard.push((at, arrives));
         } else if let Some(repeat) = repeated {
             // Two gaps one after the other look like an interval.
             let gap = at - last;
@@ -549,10 +550,12 @@ impl Cluster {
 
     /// Whether nothing came of it for two intervals at some time after `since`, but for what polls do not look back for.
     pub(super) fn was_silent(&self, since: Seconds, now: Seconds) -> bool {
-        let came = || self.heard.iter().filter(|(at, came)| came - at <= LOOKED_BACK).map(|(_, came)| *came);
-        let begins = [Seconds::NEG_INFINITY].into_iter().chain(came());
+        let is_found = |(at, came): &&(Seconds, Seconds)| came - at <= LOOKED_BACK && *came <= now;
+        let mut came: Vec<Seconds> = self.heard.iter().filter(is_found).map(|(_, came)| *came).collect();
+        came.sort_by(f64::total_cmp);
+        let begins = [Seconds::NEG_INFINITY].into_iter().chain(came.iter().copied());
         let patience = 2.0 * self.interval as Seconds;
-        begins.zip(came().chain([now])).any(|(from, to)| to >= since && to - from > patience)
+        begins.zip(came.iter().copied().chain([now])).any(|(from, to)| to >= since && to - from > patience)
     }
 
     /// Since when what an exporter believed at `sight` may be taken to be so: an aggregator that has watched from

@@ -47,8 +47,8 @@ pub(super) struct World {
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
     deliveries: Vec<u32>,
-    /// Until when some samples of a cluster may have arrived late, or not at all.
-    lagging_until: Seconds,
+    /// Until when answers may lack some series of a cluster.
+    torn_until: Seconds,
     /// Until when something was not told by the backend, or not asked for.
     unseen_until: Seconds,
     /// Whether the clock of some scraper was ever off.
@@ -110,7 +110,7 @@ impl World {
             backend,
             replicas,
             pending: Vec::new(),
-            lagging_until: 0.0,
+            torn_until: 0.0,
             unseen_until: START,
             restamped: false,
             unwatched_until: START,
@@ -264,14 +264,13 @@ impl World {
             Event::Lag { shard, delay, lasts } => {
                 let (delay, end) = (f64::from(delay), end(lasts));
                 self.backend.fault(|faults| faults.lag[usize::from(shard) % SHARDS] = (delay, end));
-                self.lagging_until = self.lagging_until.max(end + delay);
                 self.unseen_until = self.unseen_until.max(end + delay);
             }
             Event::LoseMarkers { lasts } => self.backend.fault(|faults| faults.markers_lost = end(lasts)),
             Event::Torn { cluster, part, behind, lasts } => {
                 let name = self.clusters[which(cluster)].exporters().to_owned();
                 if matches!(part, Part::Third(_)) {
-                    self.lagging_until = self.lagging_until.max(end(lasts));
+                    self.torn_until = self.torn_until.max(end(lasts));
                 }
                 let tear = Tear { part, behind: behind.map(f64::from), until: end(lasts) };
                 self.backend.fault(|faults| _ = faults.torn.insert(name, tear));
@@ -469,7 +468,7 @@ impl World {
             return Ok(());
         }
         // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
-        let unheard = self.clusters[0].was_silent(since, self.now) || self.lagging_until >= since;
+        let unheard = self.clusters[0].was_silent(since, self.now) || self.torn_until >= since;
         claim.successor = unheard.then_some(&self.impostor);
         claim.holds().map_err(|why| Broken { at: self.now, why: format!("{what}, but {why}") })
     }
