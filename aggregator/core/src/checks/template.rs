@@ -405,6 +405,21 @@ anything:
     }
 
     #[test]
+    fn a_parameter_may_have_an_underscore_in_its_name() {
+        let named = |name: &str| {
+            templates(&format!("a: {{query: 'up[{{{{{name}}}}}]', parameters: {{{name}: {{}}}}}}"))
+        };
+        assert!(named("time_range").is_ok());
+        assert!(named("time-range").unwrap_err().contains("must be followed by the name of a parameter"));
+    }
+
+    #[test]
+    fn another_pattern_makes_another_template() {
+        assert_eq!(templates(TWO), templates(TWO));
+        assert_ne!(templates(TWO), templates(&TWO.replace("[smh]", "[sm]")));
+    }
+
+    #[test]
     fn a_query_of_its_own_is_taken_as_it_is() {
         let mut own = check("x", &[]);
         (own.template, own.query) = (None, Some("up{{x}}".to_owned()));
