@@ -67,7 +67,7 @@ pub struct Digests {
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
-    /// The latest timestamp, where that is to come, and by how much it is ahead of the present.
+    /// A timestamp that is to come, and by how much it is ahead of the present: the latest of the near future, or of all.
     pub future: Option<(Seconds, Seconds)>,
 }
 

@@ -83,7 +83,7 @@ pub(super) struct Stream {
     /// What is wrong with clock and timestamps, each by itself.
     rendered_skew: Option<Seconds>,
     stamped_skew: Option<Seconds>,
-    /// The latest timestamp of the future, and at which poll it was later than before.
+    /// The timestamp of the future that was told, and at which poll it was another than before.
     future: Option<(Seconds, Seconds)>,
     /// By how much times of the cluster's clock are ahead of the evidence, never too much.
     ahead: Seconds,
@@ -179,10 +179,12 @@ impl Stream {
         }
     }
 
-    /// Takes note of the stamp of a sample that the poll at `t` found. Whether none found it before.
+    /// Takes note of the stamp of a sample that the poll at `t` found. Whether none found it before; nobody knows of those that
+    /// are too old, or too many, to be remembered.
     fn note_stamp(&mut self, at: Seconds, t: Seconds) -> bool {
         let place = self.stamps.partition_point(|known| *known < at);
-        if self.stamps.get(place) == Some(&at) {
+        let is_kept = t - at <= STAMPS_KEPT && (place > 0 || self.stamps.len() < MOST_STAMPS);
+        if self.stamps.get(place) == Some(&at) || !is_kept {
             return false;
         }
         self.stamps.insert(place, at);
@@ -190,6 +192,13 @@ impl Stream {
             self.stamps.pop_front();
         }
         true
+    }
+
+    /// Whether what the poll at `t` finds of it shows that it goes on: something new, or what may be the last for a while yet.
+    pub(super) fn goes_on(&self, found: &Digests, t: Seconds) -> bool {
+        let is_new = |at: Seconds| self.stamps.binary_search_by(|known| known.total_cmp(&at)).is_err();
+        t - self.arrived <= SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL)
+            || found.samples.iter().map(|it| it.at).chain(found.seen).any(is_new)
     }
 
     /// Whether a digest sample attests something later than what was verified. An exposition that was rendered before
@@ -229,7 +238,7 @@ impl Stream {
         self.rendered_skew = beyond.then_some(measured);
     }
 
-    /// A stamp that is to come, later than all before, is a sign of life. A stream is of no use while such samples keep coming
+    /// Another stamp that is to come is a sign of life. A stream is of no use while such samples keep coming
     /// that are stamped too far ahead: those of the present were scraped before.
     pub(super) fn look_ahead(
         &mut self,
@@ -239,7 +248,7 @@ impl Stream {
     ) {
         let beyond = future.map(|(_, ahead)| ahead).filter(|ahead| *ahead > settings.max_clock_skew);
         self.future = future.map(|(latest, _)| match self.future {
-            Some((known, at)) if latest <= known => (latest, at),
+            Some((known, at)) if latest == known => (latest, at),
             _ => {
                 self.stamped_skew = beyond;
                 self.arrived = t;

@@ -436,7 +436,7 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     }
     let found = |all: &[(&[(&str, &str)], testing::Exposition)], since: Seconds| {
         let all: Vec<Digests> = all.iter().map(|(labels, said)| digests(labels, said, &[1015.0])).collect();
-        fleet.missing("", &all, since)
+        fleet.missing("", &all, 1015.0, since)
     };
     let none: [&str; 0] = [];
     assert_eq!(found(&[(&a, new(1).by(1)), (&b, new(2)), (&c, new(3))], 990.0), none);
@@ -447,11 +447,11 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     assert_eq!(found(&[(&a, new(1)), (&b, new(7)), (&bb, new(9)), (&c, new(3))], 990.0), ["b"]);
     // Long ago, unless another one has its name.
     assert_eq!(found(&[(&b, new(7))], 1010.0), ["b"]);
-    assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])], 990.0), ["a"]);
-    assert_eq!(fleet.missing("east", &[], 990.0), none);
+    assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])], 1015.0, 990.0), ["a"]);
+    assert_eq!(fleet.missing("east", &[], 1015.0, 990.0), none);
     // What is to come is no finding.
     let future = Digests { samples: Vec::new(), future: Some((5000.0, 3985.0)), ..digests(&b, &new(2), &[]) };
-    assert_eq!(fleet.missing("", &[future], 990.0), ["a", "b", "c"]);
+    assert_eq!(fleet.missing("", &[future], 1015.0, 990.0), ["a", "b", "c"]);
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn one_stream_of_several_is_missing_until_it_is_silent() {
     tell(&mut fleet, &a, &said, 1000.0);
     for (t, is_missing) in [(1000.0, true), (1015.0, true), (1030.0, true), (1045.0, true), (1060.0, false)] {
         let found = digests(&b, &said, &[t]);
-        assert_eq!(!fleet.missing("", std::slice::from_ref(&found), 990.0).is_empty(), is_missing, "{t}");
+        assert_eq!(!fleet.missing("", std::slice::from_ref(&found), t, 990.0).is_empty(), is_missing, "{t}");
         tell_digests(&mut fleet, &found, &said, t);
         fleet.answered("", t);
     }

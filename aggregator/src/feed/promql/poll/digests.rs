@@ -19,7 +19,7 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
-use super::foreseen::{Foreseen, milliseconds};
+use super::foreseen::{Foreseen, HORIZON, milliseconds};
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
@@ -255,7 +255,6 @@ impl Sink for Heads {
         head.is_heard = true;
         // Stale markers are no samples; VictoriaMetrics answers them as such.
         let numbers = samples.iter().filter(|sample| !sample.value.is_nan());
-        let latest = numbers.clone().map(|sample| sample.at).reduce(f64::max);
         let known = numbers.clone().filter(|sample| sample.at <= t);
         let known = known.map(|sample| (milliseconds(sample.at), sample.whole()));
         let whole = |(at, value): (i64, Option<u64>)| Some((at, value?));
@@ -266,8 +265,8 @@ impl Sink for Heads {
                 head.parts.add(speech(), part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
-                if let Some(at) = latest.filter(|at| *at > now) {
-                    head.note_future(speech().uid, at);
+                for to_come in numbers.clone().filter(|sample| sample.at > now) {
+                    head.note_future(speech().uid, to_come.at, believed + HORIZON);
                 }
                 let ahead = numbers.filter(|sample| sample.at > believed);
                 head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));

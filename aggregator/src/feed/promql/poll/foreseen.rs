@@ -7,7 +7,7 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::time::Seconds;
 
 /// Stamps so far beyond what is believed are not noted yet: they come closer.
-const HORIZON: Seconds = 1200.0;
+pub(super) const HORIZON: Seconds = 1200.0;
 
 /// By the labels of their streams: stamps of digest samples, in milliseconds.
 #[derive(Debug, Default)]

@@ -32,7 +32,8 @@ pub(super) struct Head {
     pub(super) is_crowded: bool,
     pub(super) rendered: Series,
     pub(super) process: Series,
-    /// By the clusters' UIDs: the latest stamp that is to come.
+    /// By the clusters' UIDs: the latest stamp of the near future, or of those that are to come after it if there is none. One of
+    /// long ago may be days ahead, and would hide all others.
     pub(super) future: BTreeMap<Option<Fingerprint>, Seconds>,
     /// Stamps that are not believed.
     pub(super) ahead: Vec<i64>,
@@ -72,11 +73,13 @@ impl OfHead {
 }
 
 impl Head {
-    /// Takes note of a stamp that is to come.
-    pub(super) fn note_future(&mut self, uid: Option<Fingerprint>, at: Seconds) {
+    /// Takes note of a stamp that is to come; what comes after `horizon` is no near future.
+    pub(super) fn note_future(&mut self, uid: Option<Fingerprint>, at: Seconds, horizon: Seconds) {
         if self.future.len() < STREAMS || self.future.contains_key(&uid) {
-            let latest = self.future.entry(uid).or_insert(at);
-            *latest = latest.max(at);
+            let told = self.future.entry(uid).or_insert(at);
+            if (at <= horizon, at) > (*told <= horizon, *told) {
+                *told = at;
+            }
         } else {
             self.is_crowded = true;
         }

@@ -75,7 +75,8 @@ impl Looks {
         let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - (now - t));
         // Only the newest samples are of use, however long the backend was away.
         let span = (t - last + overlap).min(further);
-        if t - self.far >= ANEW_AFTER {
+        // Our clock may have been ahead meanwhile.
+        if (t - self.far).abs() >= ANEW_AFTER {
             // A backend that refuses as much gives less at the next poll.
             self.far = t;
             return self.read(feed, config, window(far.max(span))).await;
@@ -84,7 +85,7 @@ impl Looks {
         let name = config.feed.clone();
         let (found, missing) = fleet
             .with(move |fleet| {
-                let missing = fleet.missing(&name, &found.digests, t - ANEW_AFTER);
+                let missing = fleet.missing(&name, &found.digests, t, t - ANEW_AFTER);
                 (found, missing)
             })
             .await;
