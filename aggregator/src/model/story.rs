@@ -149,11 +149,10 @@ fn setups() -> BoxedStrategy<Setup> {
     let clusters = prop::collection::vec((dates, ahead), 1..4);
     let aggregators = prop::collection::vec(prop_oneof![2 => Just(0_i8), 1 => -9..10_i8], 1..3);
     let soak = prop_oneof![Just(0), Just(40), Just(120)];
-    let interval = prop_oneof![6 => Just(15_u16), 2 => Just(10), 1 => Just(60), 1 => Just(120)]
-        .prop_flat_map(|interval| {
-            // As docs advise, or too short.
-            (Just(interval), prop_oneof![Just(4 * interval + 15), Just(75)])
-        });
+    let interval = prop_oneof![8 => Just(15_u16), 1 => Just(60), 1 => Just(120)].prop_flat_map(|interval| {
+        // As docs advise, or too short.
+        (Just(interval), prop_oneof![Just(4 * interval + 15), Just(75)])
+    });
     let backend = prop_oneof![Just(Kind::Prometheus), Just(Kind::VictoriaMetrics)];
     let pipeline = (1..3_usize, interval, backend);
     let exporters = (any::<bool>(), any::<bool>());
