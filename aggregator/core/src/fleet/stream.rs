@@ -85,6 +85,8 @@ pub(super) struct Stream {
     stamped_skew: Option<Seconds>,
     /// The timestamp of the future that was told, and at which poll it was another than before.
     future: Option<(Seconds, Seconds)>,
+    /// The latest of them, and at which poll it was later than before.
+    farthest: Option<(Seconds, Seconds)>,
     /// By how much times of the cluster's clock are ahead of the evidence, never too much.
     ahead: Seconds,
     /// Why what the newest digest attests is not verified.
@@ -247,16 +249,23 @@ impl Stream {
         settings: &FleetSettings,
     ) {
         let beyond = future.map(|(_, ahead)| ahead).filter(|ahead| *ahead > settings.max_clock_skew);
-        self.future = future.map(|(latest, _)| match self.future {
-            Some((known, at)) if latest == known => (latest, at),
+        self.future = future.map(|(told, _)| match self.future {
+            Some((known, at)) if told == known => (told, at),
+            _ => {
+                self.arrived = t;
+                (told, t)
+            }
+        });
+        // One of the near future, after which an older one is told again, makes that no later.
+        self.farthest = future.map(|(told, _)| match self.farthest {
+            Some((known, at)) if told <= known => (known, at),
             _ => {
                 self.stamped_skew = beyond;
-                self.arrived = t;
-                (latest, t)
+                (told, t)
             }
         });
         let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
-        if beyond.is_none() || !self.future.is_some_and(|(_, at)| t - at <= patience) {
+        if beyond.is_none() || !self.farthest.is_some_and(|(_, at)| t - at <= patience) {
             self.stamped_skew = None;
         }
     }
