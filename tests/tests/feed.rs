@@ -94,6 +94,11 @@ impl Drop for Exporter {
     }
 }
 
+/// One of an exporter's packages.
+fn package(name: &str) -> PackageRef {
+    PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: name.into() }
+}
+
 /// Packages whose revisions use all of the 48 bits.
 fn packages(count: u64) -> Packages {
     let spread = |i: u64| MAX_48_BITS - i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (1 << 40);
@@ -141,8 +146,7 @@ impl Reader {
     }
 
     fn observe(&self, cluster: &str, name: &str) -> Observation {
-        let id = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: name.into() };
-        self.fleet.observe(cluster, &id, clock::now() - self.settle, STALE_AFTER)
+        self.fleet.observe(cluster, &package(name), clock::now() - self.settle, STALE_AFTER)
     }
 
     /// Polls until the package is seen like this.
@@ -208,7 +212,7 @@ async fn what_was_attested_is_verified_through_prometheus() {
         assert_eq!(seen.row.unwrap().previously_applied.value(), packages(3)["p2"]);
         two.remove("p1");
         reader.until("c2", "p1", "p1 is gone", |o| o.standing == Standing::Missing).await?;
-        let id = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: "p0".into() };
+        let id = package("p0");
         assert_eq!(reader.fleet.reporting(&id), ["c1", "c2"]);
         assert!(
             reader.fleet.revisions(&id).contains_key(&Fingerprint::from_value(packages(1)["p0"]).unwrap())
@@ -410,7 +414,7 @@ async fn what_a_cluster_of_victoria_metrics_tells_without_a_node_is_nothing() {
         // What lies between keeps it to itself. Nobody can tell but who knows what to expect.
         let hidden = ask(&hiding.url(), Flavour::VictoriaMetrics, PAST).await??;
         ensure!(hidden.0.len() < before.0.len() && !hidden.0.is_empty(), "{hidden:?}");
-        let id = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: "p1".into() };
+        let id = package("p1");
         for (flavour, _) in flavours {
             let mut newcomer = Reader::asking(&url, flavour)?;
             let report = newcomer.poll().await;
@@ -503,8 +507,7 @@ async fn a_cluster_whose_samples_are_always_late_is_heard_beside_another_of_its_
             .await?;
             let report = reader.poller.poll(&mut reader.fleet, t).await;
             ensure!(report.ok, "{report:?}");
-            let id = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: "p1".into() };
-            standings.push(reader.fleet.observe("c1", &id, t, 180.0).standing);
+            standings.push(reader.fleet.observe("c1", &package("p1"), t, 180.0).standing);
         }
         assert_eq!(standings, [Standing::Conflict; 12]);
         Ok(())

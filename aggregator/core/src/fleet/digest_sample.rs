@@ -63,7 +63,7 @@ pub struct Digests {
     pub parts: Arc<Parts>,
     /// Whether it is known already that what came with them does not add up: then they confirm nothing.
     pub is_torn: bool,
-    /// What the newest one lacks to be of use, where no other one is.
+    /// What the newest digest lacks to be of use, where the look found no other one that is.
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,

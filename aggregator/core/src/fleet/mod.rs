@@ -127,12 +127,15 @@ impl Cluster {
         if excess == 0 {
             return Vec::new();
         }
-        // What is late is looked for while its cluster is known.
-        let is_last = |id: &StreamId| {
-            let of_cluster = self.streams.iter().filter(|(other, _)| other.uid == id.uid);
-            of_cluster.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).is_some_and(|(last, _)| last == id)
-        };
+        // A poll looks for a cluster that is late only while a stream of it is known.
+        let is_last = |id: &StreamId| self.last_heard(|other| other.uid == id.uid) == Some(id);
         self.silent().into_iter().filter(|id| !is_last(id)).take(excess).collect()
+    }
+
+    /// The stream that was heard last, of those that are meant.
+    fn last_heard(&self, is_meant: impl Fn(&StreamId) -> bool) -> Option<&StreamId> {
+        let meant = self.streams.iter().filter(|(id, _)| is_meant(id));
+        meant.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id)
     }
 
     /// Streams that are silent while another goes on, the one that was heard longest ago first.
@@ -366,9 +369,8 @@ impl Fleet {
     /// The stream of the same labels and cluster that was heard last: what does not say of which process it is, comes
     /// from there.
     fn last_of(&self, cluster: &str, stream: &StreamId) -> Option<StreamId> {
-        let streams = self.clusters.get(cluster)?.streams.iter();
-        let same = streams.filter(|(id, _)| (&id.labels, id.uid) == (&stream.labels, stream.uid));
-        same.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id.clone())
+        let is_same = |id: &StreamId| (&id.labels, id.uid) == (&stream.labels, stream.uid);
+        self.clusters.get(cluster)?.last_heard(is_same).cloned()
     }
 
     /// Takes the verified content that a digest sample attests.
