@@ -67,8 +67,25 @@ pub struct Digests {
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
-    /// A timestamp that is to come, and by how much it is ahead of the present: the latest of the near future, or of all.
-    pub future: Option<(Seconds, Seconds)>,
+    /// Stamps that are to come.
+    pub to_come: ToCome,
+}
+
+/// Stamps of a stream's samples that are later than the present. What was found before, and is still to come, is not among
+/// them: backends keep it there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToCome {
+    /// Those that will be believed once their time has come, in order. Some of them may have been found before.
+    pub soon: Vec<Seconds>,
+    /// By how much the latest of the others is ahead of the present.
+    pub ahead: Option<Seconds>,
+}
+
+impl ToCome {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What digest samples call for.

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use access::{Access, FEED_LABEL, FeedName, feed_of};
 pub use changes::{Clusters, Mark, Since};
-pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, StreamId};
+pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, StreamId, ToCome};
 pub use identity::IdentityLabels;
 pub use observation::{Observation, Row, Standing};
 pub use speakers::{Speaker, Speakers};
@@ -243,10 +243,11 @@ impl Cluster {
         changes.evidence(self);
     }
 
-    /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now: gives what
-    /// it was.
+    /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now, and a clock
+    /// that was wrong may be right: gives what it was.
     fn looked(&mut self, feed: &str, t: Seconds) -> Option<Option<u64>> {
-        let face = (self.streams.len() > 1).then(|| self.face());
+        let is_skewed = || self.streams.values().any(|stream| stream.skew().is_some());
+        let face = (self.streams.len() > 1 || is_skewed()).then(|| self.face());
         let of_feed = self.streams.iter_mut().filter(|(id, _)| feed_of(&id.labels) == feed);
         of_feed.for_each(|(_, stream)| stream.looked(t));
         face
@@ -355,12 +356,11 @@ impl Fleet {
 
     /// There are only stamps of the future: they are taken for those of the process that was heard last.
     fn look_ahead(&mut self, digests: &Digests, t: Seconds) -> Heard {
-        let settings = self.settings;
         let known = self.last_of(&digests.cluster, &digests.stream);
         let id = known.as_ref().unwrap_or(&digests.stream);
         self.change(&digests.cluster, |cluster, changes| {
             if cluster.has_room(id, t, changes) {
-                cluster.change(id, changes, |stream| stream.look_ahead(digests.future, t, &settings));
+                cluster.change(id, changes, |stream| stream.look_ahead(&digests.to_come, t));
             }
             Heard::Unusable
         })

@@ -4,7 +4,7 @@ use rstest::rstest;
 use statusbridge_contract::{Fingerprint, Health};
 
 use super::observation::reason;
-use super::{Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Standing};
+use super::{Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Standing, ToCome};
 use crate::testing::{Exposition, SCRAPES, digests, failed, healthy, package, tell_digests};
 use crate::time::Seconds;
 
@@ -314,26 +314,27 @@ fn a_cluster_whose_clock_is_ahead_reports_all_the_same() {
 #[test]
 fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
     let mut story = story().whole("i", 2000.0, &r1());
-    let tell = |story: &mut Story, at: Seconds, future: Option<Seconds>| {
+    let tell = |story: &mut Story, at: Seconds, soon: &[Seconds], ahead: Option<Seconds>| {
         let mut digests = story.digests("i", &[at], &r1());
-        digests.future = future.map(|stamp| (stamp, stamp - at));
+        digests.to_come = ToCome { soon: soon.to_vec(), ahead };
         story.fleet.hear(&digests, at);
+        story.fleet.answered("", at);
         (story.at(at).standing, story.at(at).message)
     };
-    let (standing, message) = tell(&mut story, 2015.0, Some(5600.0));
+    let (standing, message) = tell(&mut story, 2015.0, &[], Some(3585.0));
     assert_eq!(standing, ClockSkew);
     assert!(message.contains("3585 s in the future"), "{message}");
-    assert_eq!(tell(&mut story, 2030.0, Some(5615.0)).0, ClockSkew);
+    assert_eq!(tell(&mut story, 2030.0, &[], Some(3585.0)).0, ClockSkew);
     // Clocks may be off by a little.
     let mut near = self::story().whole("i", 2000.0, &r1());
-    assert_eq!(tell(&mut near, 2015.0, Some(2045.0)).0, Fresh);
-    // Those that came stay there, and no more come.
-    assert_eq!(tell(&mut story, 2045.0, Some(5615.0)).0, ClockSkew);
-    assert_eq!(tell(&mut story, 2061.0, Some(5615.0)).0, Fresh);
+    assert_eq!(tell(&mut near, 2015.0, &[2045.0], None).0, Fresh);
+    // No more come.
+    assert_eq!(tell(&mut story, 2045.0, &[2046.0], None).0, ClockSkew);
+    assert_eq!(tell(&mut story, 2061.0, &[2062.0], None).0, Fresh);
     // So is one of which nothing else was ever there.
     let mut alone = self::story();
     let mut digests = alone.digests("i", &[], &r1());
-    digests.future = Some((5600.0, 3600.0));
+    digests.to_come.ahead = Some(3600.0);
     alone.fleet.hear(&digests, 2000.0);
     alone.fleet.answered("", 2000.0);
     assert_eq!(alone.at(2000.0).standing, ClockSkew);
@@ -362,7 +363,7 @@ fn stamps_that_are_to_come_are_a_sign_of_life() {
     for at in [2015.0, 2030.0, 2045.0, 2060.0] {
         // A clock that is set 50 s ahead: nothing of the present comes until then.
         let mut ahead = both.digests("a", &[], &bad());
-        ahead.future = Some((at + 50.0, 50.0));
+        ahead.to_come.soon = vec![at + 50.0];
         both.fleet.hear(&ahead, at);
         both = both.scraped("b", &[at], &r2());
         assert_eq!(row(&both, at).healthy, Fingerprint::NONE, "{at}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use statusbridge_contract::{Metric, Version};
 
 use super::FleetSettings;
-use super::digest_sample::{DigestSample, Digests, Exposition, Heard};
+use super::digest_sample::{DigestSample, Digests, Exposition, Heard, ToCome};
 use super::history::History;
 use super::names::Names;
 use super::rendering::Renderings;
@@ -80,13 +80,10 @@ pub(super) struct Stream {
     pub(super) clock: Option<Seconds>,
     /// By how much a clock may be ahead of timestamps to be believed.
     max_ahead: Seconds,
-    /// What is wrong with clock and timestamps, each by itself.
+    /// How far off the cluster's clock is, where that is too much.
     rendered_skew: Option<Seconds>,
-    stamped_skew: Option<Seconds>,
-    /// The timestamp of the future that was told, and at which poll it was another than before.
-    future: Option<(Seconds, Seconds)>,
-    /// The latest of them, and at which poll it was later than before.
-    farthest: Option<(Seconds, Seconds)>,
+    /// By how much samples were stamped ahead that are not believed, and at which poll the last of them was found.
+    stamped_ahead: Option<(Seconds, Seconds)>,
     /// By how much times of the cluster's clock are ahead of the evidence, never too much.
     ahead: Seconds,
     /// Why what the newest digest attests is not verified.
@@ -140,18 +137,17 @@ impl Stream {
             let rendered = sample.exposition.rendered;
             self.measure(sample.exposition, self.renderings.first(rendered), settings);
         }
-        match digests.seen {
-            Some(seen) if digests.lack.is_none() => is_alive |= self.note_stamp(seen, t),
-            Some(seen) if seen > known => {
+        if let Some(seen) = digests.seen {
+            is_alive |= self.note_stamp(seen, t);
+            if digests.lack.is_some() && seen > known {
                 self.newest = Some(seen);
                 self.heard = self.heard.max(seen);
             }
-            _ => {}
         }
         if is_alive || self.heard > heard {
             self.arrived = t;
         }
-        self.look_ahead(digests.future, t, settings);
+        self.look_ahead(&digests.to_come, t);
         if let Some(lack) = unreadable(&digests.contract).or_else(|| digests.lack.clone()) {
             self.fault = Some(lack);
             return Heard::Unusable;
@@ -199,7 +195,7 @@ impl Stream {
     /// Whether what the poll at `t` finds of it shows that it goes on: something new, or what may be the last for a while yet.
     pub(super) fn goes_on(&self, found: &Digests, t: Seconds) -> bool {
         let is_new = |at: Seconds| self.stamps.binary_search_by(|known| known.total_cmp(&at)).is_err();
-        t - self.arrived <= SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL)
+        t - self.arrived <= self.patience()
             || found.samples.iter().map(|it| it.at).chain(found.seen).any(is_new)
     }
 
@@ -240,33 +236,18 @@ impl Stream {
         self.rendered_skew = beyond.then_some(measured);
     }
 
-    /// Another stamp that is to come is a sign of life. A stream is of no use while such samples keep coming
-    /// that are stamped too far ahead: those of the present were scraped before.
-    pub(super) fn look_ahead(
-        &mut self,
-        future: Option<(Seconds, Seconds)>,
-        t: Seconds,
-        settings: &FleetSettings,
-    ) {
-        let beyond = future.map(|(_, ahead)| ahead).filter(|ahead| *ahead > settings.max_clock_skew);
-        self.future = future.map(|(told, _)| match self.future {
-            Some((known, at)) if told == known => (told, at),
-            _ => {
-                self.arrived = t;
-                (told, t)
-            }
-        });
-        // One of the near future, after which an older one is told again, makes that no later.
-        self.farthest = future.map(|(told, _)| match self.farthest {
-            Some((known, at)) if told <= known => (known, at),
-            _ => {
-                self.stamped_skew = beyond;
-                (told, t)
-            }
-        });
-        let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
-        if beyond.is_none() || !self.farthest.is_some_and(|(_, at)| t - at <= patience) {
-            self.stamped_skew = None;
+    /// A stamp that is to come, and was not found before, is a sign of life. A stream is of no use while such samples keep
+    /// coming that are stamped too far ahead: those of the present were scraped before.
+    pub(super) fn look_ahead(&mut self, to_come: &ToCome, t: Seconds) {
+        let mut is_alive = false;
+        for at in &to_come.soon {
+            is_alive |= self.note_stamp(*at, t);
+        }
+        if let Some(ahead) = to_come.ahead {
+            (self.stamped_ahead, is_alive) = (Some((ahead, t)), true);
+        }
+        if is_alive {
+            self.arrived = t;
         }
     }
 
@@ -399,7 +380,7 @@ impl Stream {
     /// Whether it goes on, and nothing of it was verified for so long that it would be silent if it did not, and that
     /// nothing more of it can be late.
     pub(super) fn is_unverified(&self) -> bool {
-        let patience = (SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL)).max(MOST_LATE);
+        let patience = self.patience().max(MOST_LATE);
         let is_late = |verified: &Verified| {
             self.fault.is_some() && self.newest.is_some_and(|newest| newest - verified.sample.at > patience)
         };
@@ -427,10 +408,9 @@ impl Stream {
         self.arrived
     }
 
-    /// When it was last heard from: samples that are stamped in the future were when they were found.
+    /// When it was last heard from, if only by what is repeated.
     pub(super) fn last_heard(&self) -> Seconds {
-        let future = self.future.map(|(_, found)| found);
-        self.newest.into_iter().chain(future).fold(Seconds::NEG_INFINITY, f64::max)
+        self.newest.map_or(self.arrived, |newest| newest.max(self.arrived))
     }
 
     /// The usual distance between its digest samples, once two were seen.
@@ -445,6 +425,11 @@ impl Stream {
         self.interval.map(|usual| usual.min(most)).into_iter().chain(self.lately()).reduce(Seconds::max)
     }
 
+    /// How long nothing new may come of it before it may be silent.
+    fn patience(&self) -> Seconds {
+        SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL)
+    }
+
     /// The shorter one of the last two distances.
     fn lately(&self) -> Option<Seconds> {
         let mut last = self.intervals.iter().rev().copied();
@@ -453,7 +438,9 @@ impl Stream {
 
     /// What is wrong with its clock or timestamps.
     pub(super) fn skew(&self) -> Option<Skew> {
-        self.stamped_skew.map(Skew::Stamped).or(self.rendered_skew.map(Skew::Rendered))
+        let patience = self.patience();
+        let stamped = self.stamped_ahead.filter(|(_, found)| self.looked - found <= patience);
+        stamped.map(|(ahead, _)| Skew::Stamped(ahead)).or(self.rendered_skew.map(Skew::Rendered))
     }
 }
 

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use rstest::rstest;
 use statusbridge_contract::Fingerprint;
 
-use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Since, Standing};
+use super::{
+    DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Since, Standing, ToCome,
+};
 use crate::testing::{self, digests, failed, healthy, package, tell, tell_digests};
 use crate::time::Seconds;
 
@@ -450,8 +452,25 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])], 1015.0, 990.0), ["a"]);
     assert_eq!(fleet.missing("east", &[], 1015.0, 990.0), none);
     // What is to come is no finding.
-    let future = Digests { samples: Vec::new(), future: Some((5000.0, 3985.0)), ..digests(&b, &new(2), &[]) };
+    let to_come = ToCome { soon: vec![1020.0], ahead: Some(3985.0) };
+    let future = Digests { samples: Vec::new(), to_come, ..digests(&b, &new(2), &[]) };
     assert_eq!(fleet.missing("", &[future], 1015.0, 990.0), ["a", "b", "c"]);
+}
+
+#[test]
+fn what_lacks_something_is_no_finding_when_it_is_found_again() {
+    let mut fleet = Fleet::default();
+    let (cluster, said) = ([("cluster", "c")], testing::Exposition::new(1));
+    tell(&mut fleet, &cluster, &said, 1000.0);
+    let lacks = |seen| Digests {
+        samples: Vec::new(),
+        lack: Some("its process number".to_owned()),
+        seen: Some(seen),
+        ..digests(&cluster, &said, &[])
+    };
+    fleet.hear(&lacks(1015.0), 1015.0);
+    let misses = |seen| !fleet.missing("", &[lacks(seen)], 1200.0, 0.0).is_empty();
+    assert_eq!([1015.0, 1016.0].map(misses), [true, false]);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -19,7 +19,7 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
-use super::foreseen::{Foreseen, HORIZON, milliseconds};
+use super::foreseen::{Foreseen, milliseconds};
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
@@ -70,6 +70,8 @@ pub(super) struct Window {
     pub(super) now: Seconds,
     /// Later stamps are not believed.
     pub(super) believed: Seconds,
+    /// The time that the last good poll asked about.
+    pub(super) last: Option<Seconds>,
 }
 
 /// Range of a query that is about one moment: backends leave out, or take in, what is stamped at the very beginning.
@@ -82,7 +84,7 @@ pub(super) async fn at(
     cluster: &str,
     at: Seconds,
 ) -> Result<Vec<Digests>, FeedError> {
-    let window = Window { t: at, span: 0.0, now: at, believed: at };
+    let window = Window { t: at, now: at, believed: at, ..Window::default() };
     let sink = Heads::new(window, config, Streams::default());
     let [rendered, process] = BESIDE;
     let selector = config.exporters.select(&[Metric::Digest, rendered, process], [cluster]) + MOMENT;
@@ -191,19 +193,20 @@ impl Heads {
 
     /// What was found, and the streams for the next poll, unless most of them are gone.
     pub(super) fn finish(mut self, foreseen: &mut Foreseen) -> (Found, Streams) {
-        let Window { now, believed, .. } = self.window;
         let (digests, crowded) = (Vec::with_capacity(self.heads.len()), BTreeSet::new());
         let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };
         let (mut heard, no_parts) = (0, Arc::default());
         let heads = self.streams.labels.iter().zip(self.heads).zip(&mut self.streams.last);
         for ((labels, mut head), last) in heads {
             heard += usize::from(head.is_heard);
-            head.digests.retain_mut(|(_, samples)| {
-                samples.retain(|(at, _)| !foreseen.has(labels, *at));
+            head.digests.retain_mut(|(speech, samples)| {
+                samples.retain(|(at, _)| !foreseen.has(labels, speech.uid, *at));
                 !samples.is_empty()
             });
-            foreseen.note(labels, &head.ahead, believed);
-            if head.digests.is_empty() && head.future.is_empty() {
+            let to_come = std::mem::take(&mut head.to_come).into_iter();
+            let to_come = to_come.map(|(uid, stamps)| (uid, foreseen.note(labels, uid, stamps, self.window)));
+            let to_come: BTreeMap<_, _> = to_come.filter(|(_, news)| !news.is_empty()).collect();
+            if head.digests.is_empty() && to_come.is_empty() {
                 continue;
             }
             let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
@@ -211,7 +214,7 @@ impl Heads {
                 found.unnamed += head.digests.len();
                 continue;
             };
-            let streams = head.streams(cluster, labels, now, &no_parts);
+            let streams = head.streams(cluster, labels, to_come, &no_parts);
             if streams.is_crowded {
                 found.crowded.insert(cluster.clone());
             }
@@ -240,7 +243,7 @@ impl Sink for Heads {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         self.samples += samples.len() as u64;
         let (place, [contract, uid, part]) = self.place(metric, labels);
-        let Window { t, now, believed, .. } = self.window;
+        let Window { t, now, .. } = self.window;
         if self.heads.len() <= place {
             self.heads.resize_with(place + 1, Head::default);
         }
@@ -265,11 +268,11 @@ impl Sink for Heads {
                 head.parts.add(speech(), part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
-                for to_come in numbers.clone().filter(|sample| sample.at > now) {
-                    head.note_future(speech().uid, to_come.at, believed + HORIZON);
+                let to_come = numbers.filter(|sample| sample.at > now);
+                let mut to_come = to_come.map(|sample| milliseconds(sample.at)).peekable();
+                if to_come.peek().is_some() {
+                    head.note_to_come(speech().uid, to_come);
                 }
-                let ahead = numbers.filter(|sample| sample.at > believed);
-                head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
                 let mut known = known.peekable();
                 if known.peek().is_none() {
                     return;
@@ -295,6 +298,7 @@ impl Sink for Heads {
 #[cfg(test)]
 mod tests {
     use statusbridge_contract::{Digest, Fingerprint};
+    use statusbridge_core::fleet::ToCome;
 
     use super::*;
     use crate::testing::poll_config;
@@ -305,7 +309,7 @@ mod tests {
     type Row<'a> = (Metric, &'a [(&'a str, &'a str)], &'a [(Seconds, f64)]);
 
     fn found(rows: &[Row<'_>], ignored: &[&str]) -> Found {
-        let window = Window { t: T, span: 60.0, now: T + 5.0, believed: T + 65.0 };
+        let window = Window { t: T, now: T + 5.0, believed: T + 65.0, ..Window::default() };
         let ignored_labels: Vec<String> = ignored.iter().map(|label| (*label).to_owned()).collect();
         let config = PollConfig { ignored_labels, ..poll_config() };
         let mut heads = Heads::new(window, &config, Streams::default());
@@ -343,7 +347,7 @@ mod tests {
         assert_eq!(told(&found), [(Some(10), 3, vec![(70.0, 7, 69), (85.0, 8, 84)])]);
         let digests = &found.digests[0];
         assert_eq!((digests.cluster.as_str(), &*digests.contract, &digests.lack), ("c", "2", &None));
-        assert_eq!((digests.future, found.is_short, found.unnamed), (None, false, 0));
+        assert_eq!((digests.to_come.is_empty(), found.is_short, found.unnamed), (true, false, 0));
     }
 
     #[test]
@@ -388,7 +392,9 @@ mod tests {
     #[test]
     fn samples_beyond_the_present_are_told_apart_from_those_that_are_not_settled_yet() {
         let head = |at: Seconds| -> Vec<(Seconds, f64)> { vec![(70.0, 1.0), (at, 2.0)] };
-        for (at, future) in [(103.0, None), (4000.0, Some((4000.0, 3895.0)))] {
+        let (soon, far) =
+            (ToCome { soon: vec![110.0], ahead: None }, ToCome { soon: vec![], ahead: Some(3895.0) });
+        for (at, to_come) in [(103.0, ToCome::default()), (110.0, soon), (4000.0, far)] {
             let samples = head(at);
             let rows: [Row<'_>; 3] = [
                 (Metric::Digest, &DIGEST, &samples),
@@ -396,11 +402,11 @@ mod tests {
                 (Metric::ProcessNumber, &TARGET, &samples),
             ];
             let found = found(&rows, &[]);
-            assert_eq!((found.digests[0].future, found.digests[0].samples.len()), (future, 1));
+            assert_eq!((&found.digests[0].to_come, found.digests[0].samples.len()), (&to_come, 1));
         }
         // Of a stream that has nothing else, too.
         let alone = found(&[(Metric::Digest, &DIGEST, &[(4000.0, 2.0)])], &[]);
-        assert_eq!((alone.digests.len(), alone.digests[0].future), (1, Some((4000.0, 3895.0))));
+        assert_eq!((alone.digests.len(), alone.digests[0].to_come.ahead), (1, Some(3895.0)));
     }
 
     #[test]
@@ -415,10 +421,10 @@ mod tests {
         let found = found(&rows, &[]).digests;
         let told: Vec<_> = found
             .iter()
-            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.future.map(|(at, _)| at)))
+            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.to_come.soon.clone()))
             .collect();
         let [ours, other] = [10, 11].map(Fingerprint::from_value);
-        assert_eq!(told, [(ours, 1, Some(85.0), None), (other, 0, None, Some(120.0))]);
+        assert_eq!(told, [(ours, 1, Some(85.0), vec![]), (other, 0, None, vec![120.0])]);
     }
 
     #[test]
@@ -448,7 +454,7 @@ mod tests {
 
     /// Streams of which one said this state in scrapes at 70 and 85, rendered 2 s later by process 5.
     fn streams_of(state: u64) -> Streams {
-        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let window = Window { t: T, now: T, believed: T, ..Window::default() };
         let mut heads = Heads::new(window, &poll_config(), Streams::default());
         let samples = [(70.0, digest_of(state, 72)), (85.0, digest_of(state, 87))];
         tell(&mut heads, Metric::Digest, &DIGEST, &samples);
@@ -486,7 +492,7 @@ mod tests {
             ("another version of the contract", &unlike, &newer, false),
         ];
         for (case, labels, samples, is_known) in cases {
-            let window = Window { t: T, span: 60.0, now: T, believed: T };
+            let window = Window { t: T, now: T, believed: T, ..Window::default() };
             let mut heads = Heads::new(window, &poll_config(), streams_of(7));
             tell(&mut heads, Metric::Digest, labels, samples);
             assert_eq!(heads.recognize().is_empty(), is_known, "{case}");
@@ -506,7 +512,7 @@ mod tests {
 
     #[test]
     fn where_two_write_under_the_same_labels_both_are_asked() {
-        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let window = Window { t: T, now: T, believed: T, ..Window::default() };
         let poll = |streams: Streams| {
             let mut heads = Heads::new(window, &poll_config(), streams);
             tell(&mut heads, Metric::Digest, &DIGEST, &[(90.0, digest_of(7, 92))]);
@@ -524,7 +530,7 @@ mod tests {
     #[test]
     fn streams_are_kept_from_poll_to_poll_until_most_are_gone() {
         let poll = |streams: Streams, clusters: &[&str]| {
-            let window = Window { t: T, span: 60.0, now: T, believed: T };
+            let window = Window { t: T, now: T, believed: T, ..Window::default() };
             let mut heads = Heads::new(window, &poll_config(), streams);
             for cluster in clusters {
                 let name = [("__name__", Metric::Digest.name()), ("cluster", cluster)];
@@ -547,7 +553,7 @@ mod tests {
 
     /// What is found of so many streams of each cluster, whose instance and UID are told by their number.
     fn crowd(series: &[(&str, usize)], labels: impl Fn(usize) -> [String; 2]) -> Found {
-        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let window = Window { t: T, now: T, believed: T, ..Window::default() };
         let mut heads = Heads::new(window, &poll_config(), Streams::default());
         let give = |heads: &mut Heads, cluster, count| {
             for n in 0..count {

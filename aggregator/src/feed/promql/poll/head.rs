@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
-use statusbridge_core::fleet::{DigestSample, Digests, Exposition, MOST_STREAMS, Parts, StreamId, lack_of};
+use statusbridge_core::fleet::{
+    DigestSample, Digests, Exposition, MOST_STREAMS, Parts, StreamId, ToCome, lack_of,
+};
 use statusbridge_core::time::Seconds;
 
 use super::foreseen::milliseconds;
@@ -15,7 +17,7 @@ use super::recognition::{Last, Series};
 
 /// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
 /// is among them where a scrape takes at least a second.
-const SAMPLES: usize = 64;
+pub(super) const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 pub(super) const STREAMS: usize = MOST_STREAMS + 1;
 
@@ -32,11 +34,8 @@ pub(super) struct Head {
     pub(super) is_crowded: bool,
     pub(super) rendered: Series,
     pub(super) process: Series,
-    /// By the clusters' UIDs: the latest stamp of the near future, or of those that are to come after it if there is none. One of
-    /// long ago may be days ahead, and would hide all others.
-    pub(super) future: BTreeMap<Option<Fingerprint>, Seconds>,
-    /// Stamps that are not believed.
-    pub(super) ahead: Vec<i64>,
+    /// Stamps that are to come, by the clusters' UIDs.
+    pub(super) to_come: BTreeMap<Option<Fingerprint>, Vec<i64>>,
     pub(super) is_heard: bool,
     /// By which process, where all of its digests were recognized.
     pub(super) recognized: Option<u64>,
@@ -73,13 +72,10 @@ impl OfHead {
 }
 
 impl Head {
-    /// Takes note of a stamp that is to come; what comes after `horizon` is no near future.
-    pub(super) fn note_future(&mut self, uid: Option<Fingerprint>, at: Seconds, horizon: Seconds) {
-        if self.future.len() < STREAMS || self.future.contains_key(&uid) {
-            let told = self.future.entry(uid).or_insert(at);
-            if (at <= horizon, at) > (*told <= horizon, *told) {
-                *told = at;
-            }
+    /// Takes note of stamps that are to come.
+    pub(super) fn note_to_come(&mut self, uid: Option<Fingerprint>, stamps: impl Iterator<Item = i64>) {
+        if self.to_come.len() < STREAMS || self.to_come.contains_key(&uid) {
+            self.to_come.entry(uid).or_default().extend(stamps);
         } else {
             self.is_crowded = true;
         }
@@ -96,12 +92,12 @@ impl Head {
         true
     }
 
-    /// The streams that write under these labels.
+    /// The streams that write under these labels; `to_come` says for each cluster's UID what news is to come.
     pub(super) fn streams(
         mut self,
         cluster: &str,
         labels: &Arc<StreamLabels>,
-        now: Seconds,
+        to_come: BTreeMap<Option<Fingerprint>, ToCome>,
         no_parts: &Arc<Parts>,
     ) -> OfHead {
         let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
@@ -114,7 +110,7 @@ impl Head {
             is_torn: false,
             lack: None,
             seen: None,
-            future: None,
+            to_come: ToCome::default(),
         };
         self.rendered.sort_unstable();
         self.process.sort_unstable();
@@ -162,11 +158,10 @@ impl Head {
                 last.seen = seen;
             }
         }
-        for (uid, at) in self.future {
-            let future = Some((at, at - now));
+        for (uid, to_come) in to_come {
             match streams.all.iter_mut().rfind(|it| it.stream.uid == uid) {
-                Some(last) => last.future = future,
-                None => streams.push(Digests { future, ..told(uid, 0, &Arc::default()) }),
+                Some(last) => last.to_come = to_come,
+                None => streams.push(Digests { to_come, ..told(uid, 0, &Arc::default()) }),
             }
         }
         let mut parts = self.parts.by_scrape();

@@ -63,9 +63,10 @@ impl Looks {
     ) -> Result<Found, FeedError> {
         let (max_skew, interval) =
             fleet.with(|fleet| (fleet.max_clock_skew(), fleet.slowest_scrapes())).await;
-        let window = |span| Window { t, span, now, believed: now + max_skew };
+        let last = self.last.filter(|last| *last < t);
+        let window = |span| Window { t, span, now, believed: now + max_skew, last };
         let [far, further] = AT_FIRST;
-        let Some(last) = self.last.filter(|last| *last < t) else {
+        let Some(last) = last else {
             self.far = t;
             let found = self.read(feed, config, window(far)).await?;
             return if found.is_short { self.read(feed, config, window(further)).await } else { Ok(found) };
