@@ -532,13 +532,14 @@ impl Cluster {
 
     /// When the oldest of the expositions was rendered that may seem to be no older than `since`. Where both clocks
     /// that date them are ahead they seem younger than they are: by no more than is believed, unless nobody had asked
-    /// for them long before their time; `watched` is since when somebody has.
+    /// for them long before their time; `watched` is since when somebody has for so long that nothing is first.
     pub(super) fn told_since(&self, since: Seconds, watched: Seconds) -> Seconds {
+        let began = watched - REMEMBERED_AT_FIRST;
         let seems = |told: &Told| if told.seems < watched { told.at_most } else { told.seems };
         let seems_so = |told: &&Told| !told.is_at_first || told.seems - REMEMBERED_AT_FIRST < watched;
         let young = self.told.iter().filter(|told| seems(told) >= since).filter(seems_so);
         let believed = young.filter(|told| {
-            told.seems - told.stored <= MAX_SKEW + FORESEEN || told.seems - MAX_SKEW - FORESEEN < watched
+            told.seems - told.stored <= MAX_SKEW + FORESEEN || told.seems - MAX_SKEW - FORESEEN < began
         });
         believed.map(|told| told.of).fold(since, Seconds::min)
     }

@@ -71,13 +71,12 @@ pub struct Digests {
     pub to_come: ToCome,
 }
 
-/// Stamps of a stream's samples that are later than the present. What was found before, and is still to come, is not among
-/// them: backends keep it there.
+/// Stamps of a stream's samples that are later than the present.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToCome {
     /// Those that will be believed once their time has come, in order. Some of them may have been found before.
     pub soon: Vec<Seconds>,
-    /// By how much the latest of the others is ahead of the present.
+    /// By how much the latest of the others is ahead of the present that were not found before: backends keep them.
     pub ahead: Option<Seconds>,
 }
 

@@ -150,7 +150,7 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::one_that_reads_something_else_does_not_verify_any_more(
     story().whole("a", 2000.0, &r1()).whole("b", 1950.0, &no_source().by(2)).torn("b", 2003.0, &no_source().by(2).down("argo")),
     Fresh, reason::REPORTED, "")]
-#[case::one_that_does_not_verify_and_is_silent(story().torn("b", 1960.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::one_that_does_not_verify_and_is_silent(story().torn("b", 1870.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::one_lacks_the_package(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &without()),
     Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
 #[case::one_of_two_is_down(story().whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2().down("flux")), Fresh, reason::REPORTED, "")]
@@ -371,6 +371,17 @@ fn stamps_that_are_to_come_are_a_sign_of_life() {
     // No more come.
     let alone = both.scraped("b", &[2075.0, 2090.0, 2105.0], &r2());
     assert_eq!(row(&alone, 2110.0).healthy, Fingerprint::of("r2"));
+}
+
+/// Nobody knows how far apart its scrapes are: what it says counts until a minute's would have come twice.
+#[test]
+fn one_that_was_scraped_once_is_not_silent_before_another_that_is_scraped_more_often_could_be() {
+    let mut both = story().scraped("a", &[2000.0], &bad());
+    for at in (1..=9).map(|scrape| 2000.0 + 15.0 * f64::from(scrape)) {
+        both = both.scraped("b", &[at - 15.0, at], &r2());
+        let healthy = if at <= 2120.0 { Fingerprint::NONE } else { Fingerprint::of("r2") };
+        assert_eq!(row(&both, at).healthy, healthy, "{at}");
+    }
 }
 
 #[test]

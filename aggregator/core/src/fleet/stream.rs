@@ -359,11 +359,11 @@ impl Stream {
     /// alone: a series that is new is found later than one that goes on. One whose feed does not answer may speak; but where
     /// both are of the same cluster, the other one tells of it.
     pub(super) fn is_silent_beside(&self, other: &Self, same_cluster: bool) -> bool {
-        let interval = self.cadence().into_iter().chain(other.interval).reduce(Seconds::max);
+        let interval = self.cadence().unwrap_or(UNKNOWN_INTERVAL).max(other.interval.unwrap_or_default());
         let until =
             if self.is_cut_off && same_cluster { other.arrived } else { self.looked.min(other.arrived) };
         let silent = (until - self.arrived).min(other.heard - self.heard);
-        silent > SILENT_INTERVALS * interval.unwrap_or(UNKNOWN_INTERVAL)
+        silent > SILENT_INTERVALS * interval
     }
 
     /// Its feed was looked at as of `t`.

@@ -192,6 +192,26 @@ fn what_was_stamped_long_before_its_time_does_not_count_when_its_time_comes() {
     }
 }
 
+/// Nobody was there when the samples of a clock that was ahead came, and the last of them are still to come.
+#[test]
+fn who_starts_later_does_not_believe_what_was_stamped_long_before_its_time_either() {
+    for backend in [Kind::Prometheus, Kind::VictoriaMetrics] {
+        for is_dead in [false, true] {
+            let clock = |at, ahead| {
+                [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })]
+            };
+            let gone = (300, Event::Unscraped { cluster: 0, lasts: if is_dead { 900 } else { 1 } });
+            let events = [
+                vec![ROLLOUT],
+                clock(100, 600).to_vec(),
+                clock(300, 0).to_vec(),
+                vec![gone, (300, BREAKS), (720, Event::Killed { away: 20 }), (1000, Event::LostWrite)],
+            ];
+            holds(Setup { backend, ..plain() }, &events.concat());
+        }
+    }
+}
+
 /// What one of two replicas sends is half a minute late.
 #[test]
 fn of_two_live_streams_the_worst_counts() {

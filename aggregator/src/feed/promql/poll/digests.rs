@@ -9,7 +9,7 @@
 //! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -70,8 +70,11 @@ pub(super) struct Window {
     pub(super) now: Seconds,
     /// Later stamps are not believed.
     pub(super) believed: Seconds,
-    /// The time that the last good poll asked about.
-    pub(super) last: Option<Seconds>,
+    /// Whether nobody looked for so long that a clock may have been ahead meanwhile.
+    pub(super) is_first: bool,
+    /// Number of this poll, and of the last good one.
+    pub(super) poll: u64,
+    pub(super) last: Option<u64>,
 }
 
 /// Range of a query that is about one moment: backends leave out, or take in, what is stamped at the very beginning.
@@ -199,14 +202,7 @@ impl Heads {
         let heads = self.streams.labels.iter().zip(self.heads).zip(&mut self.streams.last);
         for ((labels, mut head), last) in heads {
             heard += usize::from(head.is_heard);
-            head.digests.retain_mut(|(speech, samples)| {
-                samples.retain(|(at, _)| !foreseen.has(labels, speech.uid, *at));
-                !samples.is_empty()
-            });
-            let to_come = std::mem::take(&mut head.to_come).into_iter();
-            let to_come = to_come.map(|(uid, stamps)| (uid, foreseen.note(labels, uid, stamps, self.window)));
-            let to_come: BTreeMap<_, _> = to_come.filter(|(_, news)| !news.is_empty()).collect();
-            if head.digests.is_empty() && to_come.is_empty() {
+            if head.digests.is_empty() && head.to_come.is_empty() {
                 continue;
             }
             let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
@@ -214,6 +210,10 @@ impl Heads {
                 found.unnamed += head.digests.len();
                 continue;
             };
+            let to_come = foreseen.sift(labels, &mut head, &self.window);
+            if head.digests.is_empty() && to_come.is_empty() {
+                continue;
+            }
             let streams = head.streams(cluster, labels, to_come, &no_parts);
             if streams.is_crowded {
                 found.crowded.insert(cluster.clone());
@@ -259,7 +259,8 @@ impl Sink for Heads {
         // Stale markers are no samples; VictoriaMetrics answers them as such.
         let numbers = samples.iter().filter(|sample| !sample.value.is_nan());
         let known = numbers.clone().filter(|sample| sample.at <= t);
-        let known = known.map(|sample| (milliseconds(sample.at), sample.whole()));
+        let in_milliseconds = |sample: &Sample| (milliseconds(sample.at), sample.whole());
+        let known = known.map(in_milliseconds);
         let whole = |(at, value): (i64, Option<u64>)| Some((at, value?));
         match metric {
             // A digest of a part of what an exporter says attests nothing by itself.
@@ -269,7 +270,7 @@ impl Sink for Heads {
             }
             Metric::Digest => {
                 let to_come = numbers.filter(|sample| sample.at > now);
-                let mut to_come = to_come.map(|sample| milliseconds(sample.at)).peekable();
+                let mut to_come = to_come.map(in_milliseconds).peekable();
                 if to_come.peek().is_some() {
                     head.note_to_come(speech().uid, to_come);
                 }

@@ -2,6 +2,7 @@
 //! are as old as when they were found. Until then backends give them again and again, and only new ones are a sign of life.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use statusbridge_contract::Fingerprint;
 use statusbridge_contract::stream::StreamLabels;
@@ -9,61 +10,152 @@ use statusbridge_core::fleet::ToCome;
 use statusbridge_core::time::Seconds;
 
 use super::digests::Window;
-use super::head::SAMPLES;
+use super::head::{Head, SAMPLES, Stamped};
 
-/// Stamps that are noted of a stream's labels, the nearest ones: as many as come in two days of scrapes every 15 seconds, and
-/// some. Further ones are news at every poll, so that the cluster's clock is wrong until they are fewer.
-const MOST: usize = 16_384;
+/// Samples that are noted under a stream's labels of one cluster: as many as come in two days of scrapes every five seconds.
+const MOST: usize = 40_000;
+/// The same of all streams.
+const MOST_OF_ALL: usize = 1_000_000;
 
-/// Stamps of digest samples in milliseconds with the cluster's UID, and the time that the poll asked about that found them first.
-type Stamps = BTreeMap<(i64, Option<Fingerprint>), Seconds>;
+/// What is noted under a stream's labels of one cluster.
+#[derive(Debug)]
+enum Noted {
+    /// Samples, with the number of the poll that found them first.
+    Samples(BTreeMap<Stamped, u64>),
+    /// When there were too many of them last. No sample of the stream is believed then.
+    TooMany(Seconds),
+}
 
-/// By the labels of their streams.
+/// By the labels of their streams and the clusters' UIDs.
 #[derive(Debug, Default)]
-pub(super) struct Foreseen(HashMap<StreamLabels, Stamps>);
+pub(super) struct Foreseen {
+    noted: HashMap<Arc<StreamLabels>, BTreeMap<Option<Fingerprint>, Noted>>,
+    /// How many samples that are.
+    samples: usize,
+}
+
+impl Noted {
+    fn has(&self, sample: &Stamped) -> bool {
+        match self {
+            Self::Samples(noted) => noted.contains_key(sample),
+            Self::TooMany(_) => true,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Samples(noted) => noted.len(),
+            Self::TooMany(_) => 0,
+        }
+    }
+}
 
 impl Foreseen {
-    /// Whether the sample of a stream with this stamp was found before its time.
-    pub(super) fn has(&self, stream: &StreamLabels, uid: Option<Fingerprint>, stamp: i64) -> bool {
-        self.0.get(stream).is_some_and(|stamps| stamps.contains_key(&(stamp, uid)))
-    }
-
-    /// Takes note of those of a stream's stamps that are not believed. What of all of them is news since the last good poll.
-    pub(super) fn note(
+    /// Takes those samples from what came of a stream's labels that were found before their time, and notes those that are now. What
+    /// of what is to come is news since the last good poll, by the clusters' UIDs.
+    pub(super) fn sift(
         &mut self,
-        stream: &StreamLabels,
-        uid: Option<Fingerprint>,
-        mut stamps: Vec<i64>,
-        window: Window,
-    ) -> ToCome {
-        stamps.sort_unstable();
-        let (soon, far) =
-            stamps.split_at(stamps.partition_point(|stamp| *stamp <= milliseconds(window.believed)));
-        let newest = soon.get(soon.len().saturating_sub(SAMPLES)..).unwrap_or_default().iter().copied();
-        let soon = newest.filter(|stamp| !self.has(stream, uid, *stamp)).map(seconds).collect();
-        let mut latest = far.last().copied().filter(|_| far.len() > MOST);
-        if !far.is_empty() {
-            let known = self.0.entry(stream.clone()).or_default();
-            for stamp in far.iter().copied().take(MOST) {
-                let first = *known.entry((stamp, uid)).or_insert(window.t);
-                if window.last.is_none_or(|last| first > last) {
-                    latest = latest.max(Some(stamp));
-                }
+        labels: &Arc<StreamLabels>,
+        head: &mut Head,
+        window: &Window,
+    ) -> BTreeMap<Option<Fingerprint>, ToCome> {
+        if self.noted.is_empty() && head.to_come.is_empty() {
+            return BTreeMap::new();
+        }
+        let mut to_come = std::mem::take(&mut head.to_come);
+        let mut noted = self.noted.remove(labels).unwrap_or_default();
+        // Of whom nothing is to come any more.
+        for uid in noted.keys() {
+            to_come.entry(*uid).or_default();
+        }
+        let mut news = BTreeMap::new();
+        for (uid, to_come) in to_come {
+            let came = head.digests.iter().filter(|(speech, _)| speech.uid == uid);
+            let came = came.flat_map(|(_, samples)| samples.iter().copied());
+            let before = noted.remove(&uid);
+            self.samples -= before.as_ref().map_or(0, Noted::len);
+            let (after, told) = note(before, came, to_come, window, MOST_OF_ALL - self.samples);
+            if let Some(after) = after {
+                self.samples += after.len();
+                noted.insert(uid, after);
             }
-            while known.len() > MOST {
-                known.pop_last();
+            if !told.is_empty() {
+                news.insert(uid, told);
             }
         }
-        ToCome { soon, ahead: latest.map(|stamp| seconds(stamp) - window.now) }
+        if !noted.is_empty() {
+            head.digests.retain_mut(|(speech, samples)| {
+                if let Some(noted) = noted.get(&speech.uid) {
+                    samples.retain(|sample| !noted.has(sample));
+                }
+                !samples.is_empty()
+            });
+            self.noted.insert(labels.clone(), noted);
+        }
+        news
     }
 
-    /// Forgets stamps before this time.
+    /// Forgets samples that are stamped before this time.
     pub(super) fn forget_before(&mut self, at: Seconds) {
-        self.0.retain(|_, stamps| {
-            *stamps = stamps.split_off(&(milliseconds(at), None));
-            !stamps.is_empty()
+        self.samples = 0;
+        self.noted.retain(|_, of_labels| {
+            of_labels.retain(|_, noted| match noted {
+                Noted::Samples(samples) => {
+                    *samples = samples.split_off(&(milliseconds(at), None));
+                    self.samples += samples.len();
+                    !samples.is_empty()
+                }
+                Noted::TooMany(last) => *last >= at,
+            });
+            !of_labels.is_empty()
         });
     }
+}
+
+/// Notes samples that are not believed, in room for so many, beside what was noted `before`. Where nobody looked for a while, or not all were noted,
+/// and the clock is ahead, or was, what `came` and what is to come soon may be as old: it is not believed, either.
+fn note(
+    before: Option<Noted>,
+    came: impl Iterator<Item = Stamped>,
+    mut to_come: Vec<Stamped>,
+    window: &Window,
+    room: usize,
+) -> (Option<Noted>, ToCome) {
+    to_come.sort_unstable();
+    to_come.dedup();
+    let believed = to_come.partition_point(|(stamp, _)| *stamp <= milliseconds(window.believed));
+    let (soon, far) = to_come.split_at(believed);
+    let ahead = |(stamp, _): Stamped| seconds(stamp) - window.now;
+    let too_many = || {
+        let told = ToCome { soon: Vec::new(), ahead: far.last().copied().map(ahead) };
+        (Some(Noted::TooMany(window.t)), told)
+    };
+    if far.len() > MOST {
+        return too_many();
+    }
+    let was_too_many = matches!(before, Some(Noted::TooMany(_)));
+    let mut noted = match before {
+        Some(Noted::Samples(noted)) => noted,
+        _ => BTreeMap::new(),
+    };
+    if was_too_many || (window.is_first && !far.is_empty()) {
+        noted.extend(came.chain(soon.iter().copied()).map(|sample| (sample, window.poll)));
+    }
+    let mut latest = None;
+    for sample in far {
+        let first = *noted.entry(*sample).or_insert(window.poll);
+        if window.last.is_none_or(|last| first > last) {
+            latest = Some(*sample);
+        }
+    }
+    if noted.len() > MOST.min(room) {
+        return too_many();
+    }
+    let mut soon: Vec<Seconds> =
+        soon.iter().filter(|sample| !noted.contains_key(sample)).map(|(stamp, _)| seconds(*stamp)).collect();
+    soon.drain(..soon.len().saturating_sub(SAMPLES));
+    let noted = Some(Noted::Samples(noted)).filter(|noted| noted.len() > 0);
+    (noted, ToCome { soon, ahead: latest.map(ahead) })
 }
 
 /// Backends keep milliseconds.
@@ -80,57 +172,153 @@ mod tests {
     use super::*;
     use statusbridge_core::testing::stream;
 
-    const STAMPS: [i64; 4] = [99_999, 100_000, 150_000, 90_000_000];
+    use super::super::part_digests::Speech;
 
-    /// The poll at `t` believes what is stamped until a minute after it.
-    fn window(t: Seconds, last: Option<Seconds>) -> Window {
-        Window { t, span: 60.0, now: t, believed: t + 60.0, last }
+    const BELIEVED: Seconds = 60.0;
+
+    /// Polls of one stream of two clusters.
+    struct Polls {
+        foreseen: Foreseen,
+        labels: Arc<StreamLabels>,
+        poll: u64,
+        /// Number and time of the last good one.
+        last: Option<(u64, Seconds)>,
+    }
+
+    fn polls() -> Polls {
+        let labels = Arc::new(stream(&[("cluster", "a")]));
+        Polls { foreseen: Foreseen::default(), labels, poll: 0, last: None }
+    }
+
+    fn uid(number: u64) -> Option<Fingerprint> {
+        Fingerprint::from_value(number)
+    }
+
+    impl Polls {
+        /// What a look at `t` takes for samples of cluster 10, and what of it is news that is to come; by second and value.
+        fn look(&mut self, t: i64, all: &[(i64, u64)]) -> (Vec<(i64, u64)>, ToCome) {
+            let mut head = Head::default();
+            let speech = Arc::new(Speech::new("2", "00000000000a"));
+            let samples = all.iter().map(|(at, value)| (at * 1000, Some(*value)));
+            let (came, to_come): (Vec<_>, Vec<_>) = samples.partition(|(at, _)| *at <= t * 1000);
+            head.note_to_come(speech.uid, to_come.into_iter());
+            head.digests.push((speech, came));
+            let now = t as Seconds;
+            let is_first = self.last.is_none_or(|(_, last)| now - last > BELIEVED);
+            let last = self.last.map(|(number, _)| number);
+            let window =
+                Window { t: now, span: 60.0, now, believed: now + BELIEVED, is_first, poll: self.poll, last };
+            let mut news = self.foreseen.sift(&self.labels, &mut head, &window);
+            let came = head.digests.iter().flat_map(|(_, samples)| samples);
+            let came = came.map(|(at, value)| (at / 1000, value.unwrap())).collect();
+            (came, news.remove(&uid(10)).unwrap_or_default())
+        }
+
+        /// A good poll of one look.
+        fn poll(&mut self, t: i64, all: &[(i64, u64)]) -> (Vec<(i64, u64)>, ToCome) {
+            self.poll += 1;
+            let found = self.look(t, all);
+            self.last = Some((self.poll, t as Seconds));
+            found
+        }
+    }
+
+    fn news(soon: &[Seconds], ahead: Option<Seconds>) -> ToCome {
+        ToCome { soon: soon.to_vec(), ahead }
     }
 
     #[test]
-    fn stamps_beyond_belief_are_known_until_their_time_is_over() {
-        let (a, b) = (stream(&[("cluster", "a")]), stream(&[("cluster", "b")]));
-        let [ours, other] = [10, 11].map(Fingerprint::from_value);
-        let mut foreseen = Foreseen::default();
-        foreseen.note(&a, ours, STAMPS.to_vec(), window(39.999, None));
-        let has = |foreseen: &Foreseen| STAMPS.map(|stamp| foreseen.has(&a, ours, stamp));
-        assert_eq!(has(&foreseen), [false, true, true, true]);
-        assert!(!foreseen.has(&b, ours, 100_000));
-        assert!(!foreseen.has(&a, other, 100_000));
-        foreseen.forget_before(100.001);
-        assert_eq!(has(&foreseen), [false, false, true, true]);
-        foreseen.forget_before(90_001.0);
-        assert!(foreseen.0.is_empty());
+    fn what_is_found_before_its_time_does_not_count_when_it_comes_and_what_is_believed_does() {
+        let mut polls = polls();
+        polls.poll(1000, &[]);
+        assert_eq!(polls.poll(1015, &[(1015, 1), (1075, 2), (1076, 3)]).0, [(1015, 1)]);
+        assert_eq!(polls.poll(1076, &[(1075, 2), (1076, 3)]).0, [(1075, 2)]);
+        // Another sample that is stamped so.
+        assert_eq!(polls.poll(1090, &[(1076, 3), (1076, 4)]).0, [(1076, 4)]);
+        polls.foreseen.forget_before(1076.001);
+        assert_eq!((polls.foreseen.noted.len(), polls.foreseen.samples), (0, 0));
     }
 
     #[test]
     fn only_what_was_not_found_before_is_news_wherever_among_the_others_it_is() {
-        let (a, uid) = (stream(&[("cluster", "a")]), Fingerprint::from_value(10));
-        let mut foreseen = Foreseen::default();
-        let mut note = |stamps: &[i64], t, last| {
-            let news = foreseen.note(&a, uid, stamps.to_vec(), window(t, last));
-            (news.soon, news.ahead)
-        };
-        assert_eq!(note(&[120_000, 3_600_000], 100.0, None), (vec![120.0], Some(3500.0)));
-        // Where that poll failed later on, or looks again by name.
-        assert_eq!(note(&[120_000, 3_600_000], 101.0, None), (vec![120.0], Some(3499.0)));
-        assert_eq!(note(&[3_600_000], 115.0, Some(101.0)), (vec![], None));
-        assert_eq!(note(&[3_600_000, 1_200_000], 130.0, Some(115.0)), (vec![], Some(1070.0)));
-        assert_eq!(note(&[3_600_000, 1_200_000, 3_601_000], 145.0, Some(130.0)), (vec![], Some(3456.0)));
+        let mut polls = polls();
+        polls.poll(85, &[]);
+        let (first, second, third) = ((3600, 1), (1200, 2), (3601, 3));
+        assert_eq!(polls.poll(100, &[(120, 1), first]).1, news(&[120.0], Some(3500.0)));
+        assert_eq!(polls.poll(115, &[first]).1, news(&[], None));
+        // Nor has one that failed: what it found is news to the next one; and the same poll may look twice.
+        polls.poll += 1;
+        assert_eq!(polls.look(120, &[first, second]).1, news(&[], Some(1080.0)));
+        assert_eq!(polls.poll(130, &[first, second]).1, news(&[], Some(1070.0)));
+        assert_eq!(polls.poll(128, &[first, second]).1, news(&[], None));
+        assert_eq!(polls.poll(145, &[first, second, third, (3600, 4)]).1, news(&[], Some(3456.0)));
+        assert_eq!(polls.poll(146, &[first, second, third, (3600, 4), (3600, 5)]).1, news(&[], Some(3454.0)));
         // They come closer, and are no news even then.
-        assert_eq!(note(&[3_600_000, 1_200_000, 1_201_000], 1190.0, Some(1175.0)), (vec![1201.0], None));
+        let mut at = 160;
+        while at < 1190 {
+            assert_eq!(polls.poll(at, &[first, second]).1, news(&[], None));
+            at += 30;
+        }
+        assert_eq!(polls.poll(1190, &[first, second, (1201, 1)]).1, news(&[1201.0], None));
+    }
+
+    /// They may all be as old.
+    #[test]
+    fn who_looks_for_the_first_time_believes_nothing_that_came_before_what_is_far_to_come() {
+        for last in [None, Some(900)] {
+            let mut polls = polls();
+            if let Some(last) = last {
+                polls.poll(last, &[]);
+            }
+            let old = [(970, 1), (985, 2), (1000, 3), (1015, 4), (1030, 5), (1061, 6)];
+            assert_eq!(polls.poll(1000, &old), (vec![], news(&[], Some(61.0))));
+            for at in [1015, 1030, 1061] {
+                assert_eq!(polls.poll(at, &old), (vec![], news(&[], None)));
+            }
+            assert_eq!(polls.poll(1075, &[(1061, 6), (1073, 7)]).0, [(1073, 7)]);
+        }
+        // One that looked lately knows of each.
+        let mut polls = polls();
+        polls.poll(985, &[]);
+        assert_eq!(polls.poll(1000, &[(1000, 1), (1061, 2)]), (vec![(1000, 1)], news(&[], Some(61.0))));
+        // And nothing is far to come.
+        assert_eq!(
+            self::polls().poll(1000, &[(1000, 1), (1060, 2)]),
+            (vec![(1000, 1)], news(&[1060.0], None))
+        );
     }
 
     #[test]
-    fn no_more_stamps_are_kept_than_come_in_two_days_and_further_ones_stay_news() {
-        let (a, uid) = (stream(&[("cluster", "a")]), Fingerprint::from_value(10));
-        let mut foreseen = Foreseen::default();
-        let all: Vec<i64> = (0..MOST as i64 + 1).map(|n| 200_000 + n).collect();
-        for (t, last) in [(100.0, None), (115.0, Some(100.0)), (130.0, Some(115.0))] {
-            let news = foreseen.note(&a, uid, all.clone(), window(t, last));
-            assert_eq!((news.ahead, foreseen.0[&a].len()), (Some(216.384 - t), MOST));
+    fn of_more_than_are_noted_none_is_believed_and_all_are_news_until_they_are_fewer() {
+        let mut polls = polls();
+        polls.poll(85, &[]);
+        let all: Vec<(i64, u64)> = (0..=MOST as i64).map(|n| (200 + n, 1)).collect();
+        let latest = 200.0 + MOST as Seconds;
+        for t in [100, 115] {
+            assert_eq!(polls.poll(t, &all), (vec![], news(&[], Some(latest - t as Seconds))));
+            assert_eq!(polls.foreseen.samples, 0);
         }
-        let fewer = all[..MOST].to_vec();
-        assert_eq!(foreseen.note(&a, uid, fewer, window(145.0, Some(130.0))), ToCome::default());
+        // What was not noted may be among what came.
+        assert_eq!(polls.poll(260, &all[..MOST]), (vec![], news(&[], Some(latest - 261.0))));
+        assert_eq!(polls.foreseen.samples, MOST);
+        assert_eq!(polls.poll(320, &all[..MOST]), (vec![], news(&[], None)));
+        let beside = [&all[50..MOST], &[(321, 2)]].concat();
+        assert_eq!(polls.poll(321, &beside), (vec![(321, 2)], news(&[], None)));
+    }
+
+    #[test]
+    fn all_streams_together_note_no_more_than_there_is_room_for() {
+        let mut polls = polls();
+        let all: Vec<(i64, u64)> = (0..MOST as i64).map(|n| (200 + n, 1)).collect();
+        for stream_number in 0..=MOST_OF_ALL / MOST {
+            polls.labels = Arc::new(stream(&[("cluster", stream_number.to_string().as_str())]));
+            let (_, told) = polls.look(100, &all);
+            assert!(told.ahead.is_some());
+        }
+        assert_eq!(polls.foreseen.samples, MOST_OF_ALL);
+        assert_eq!(polls.look(100, &[(100, 1)]).0, []);
+        // Until there is none of it any more.
+        polls.foreseen.forget_before(100_000.0);
+        assert_eq!(polls.look(100, &[(100, 1)]).0, [(100, 1)]);
     }
 }

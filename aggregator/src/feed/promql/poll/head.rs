@@ -21,21 +21,21 @@ pub(super) const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 pub(super) const STREAMS: usize = MOST_STREAMS + 1;
 
-/// Values with their timestamps in milliseconds, None for what is no whole number.
-type Values = Vec<(i64, Option<u64>)>;
+/// Timestamp in milliseconds and value of a digest, None for what is no whole number.
+pub(super) type Stamped = (i64, Option<u64>);
 
 /// What came of one stream's labels.
 #[derive(Default)]
 pub(super) struct Head {
     /// Mostly of one.
-    pub(super) digests: Vec<(Arc<Speech>, Values)>,
+    pub(super) digests: Vec<(Arc<Speech>, Vec<Stamped>)>,
     pub(super) parts: PartDigests,
     /// Whether there are more of these than are kept.
     pub(super) is_crowded: bool,
     pub(super) rendered: Series,
     pub(super) process: Series,
-    /// Stamps that are to come, by the clusters' UIDs.
-    pub(super) to_come: BTreeMap<Option<Fingerprint>, Vec<i64>>,
+    /// Digests that are to come, by the clusters' UIDs.
+    pub(super) to_come: BTreeMap<Option<Fingerprint>, Vec<Stamped>>,
     pub(super) is_heard: bool,
     /// By which process, where all of its digests were recognized.
     pub(super) recognized: Option<u64>,
@@ -72,10 +72,10 @@ impl OfHead {
 }
 
 impl Head {
-    /// Takes note of stamps that are to come.
-    pub(super) fn note_to_come(&mut self, uid: Option<Fingerprint>, stamps: impl Iterator<Item = i64>) {
+    /// Takes note of digests that are to come.
+    pub(super) fn note_to_come(&mut self, uid: Option<Fingerprint>, samples: impl Iterator<Item = Stamped>) {
         if self.to_come.len() < STREAMS || self.to_come.contains_key(&uid) {
-            self.to_come.entry(uid).or_default().extend(stamps);
+            self.to_come.entry(uid).or_default().extend(samples);
         } else {
             self.is_crowded = true;
         }

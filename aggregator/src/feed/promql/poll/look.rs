@@ -37,8 +37,10 @@ const QUERIES_BY_NAME: usize = 8;
 /// The looks of one backend's polls.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// The time that the last good poll asked about.
-    last: Option<Seconds>,
+    /// How many polls there were.
+    polls: u64,
+    /// The number of the last good one, and the time that it asked about.
+    last: Option<(u64, Seconds)>,
     /// The same of the last one that looked back as far as the first.
     far: Seconds,
     foreseen: Foreseen,
@@ -48,7 +50,7 @@ pub(super) struct Looks {
 impl Looks {
     /// The poll at `t` was good.
     pub(super) fn answered(&mut self, t: Seconds) {
-        self.last = Some(t);
+        self.last = Some((self.polls, t));
     }
 
     /// Looks for digest samples since the last poll; and further back for clusters of which that misses somebody. Their samples
@@ -63,10 +65,13 @@ impl Looks {
     ) -> Result<Found, FeedError> {
         let (max_skew, interval) =
             fleet.with(|fleet| (fleet.max_clock_skew(), fleet.slowest_scrapes())).await;
-        let last = self.last.filter(|last| *last < t);
-        let window = |span| Window { t, span, now, believed: now + max_skew, last };
+        self.polls += 1;
+        let (poll, last) = (self.polls, self.last);
+        let is_first = last.is_none_or(|(_, last)| t - last > max_skew);
+        let (believed, number) = (now + max_skew, last.map(|(number, _)| number));
+        let window = |span| Window { t, span, now, believed, is_first, poll, last: number };
         let [far, further] = AT_FIRST;
-        let Some(last) = last else {
+        let Some((_, last)) = last.filter(|(_, last)| *last < t) else {
             self.far = t;
             let found = self.read(feed, config, window(far)).await?;
             return if found.is_short { self.read(feed, config, window(further)).await } else { Ok(found) };
