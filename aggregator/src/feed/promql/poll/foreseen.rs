@@ -138,15 +138,15 @@ fn note(
         Some(Noted::Samples(noted)) => noted,
         _ => BTreeMap::new(),
     };
-    if was_too_many || (window.is_first && !far.is_empty()) {
-        noted.extend(came.chain(soon.iter().copied()).map(|sample| (sample, window.poll)));
-    }
     let mut latest = None;
     for sample in far {
         let first = *noted.entry(*sample).or_insert(window.poll);
         if window.last.is_none_or(|last| first > last) {
             latest = Some(*sample);
         }
+    }
+    if was_too_many || (window.is_first && latest.is_some()) {
+        noted.extend(came.chain(soon.iter().copied()).map(|sample| (sample, window.poll)));
     }
     if noted.len() > MOST.min(room) {
         return too_many();
@@ -277,8 +277,12 @@ mod tests {
             }
             assert_eq!(polls.poll(1075, &[(1061, 6), (1073, 7)]).0, [(1073, 7)]);
         }
+        // However seldom polls come, there is an end.
+        let mut polls = self::polls();
+        polls.poll(1000, &[(1000, 1), (4000, 2)]);
+        assert_eq!(polls.poll(1120, &[(1120, 3), (4000, 2)]).0, [(1120, 3)]);
         // One that looked lately knows of each.
-        let mut polls = polls();
+        let mut polls = self::polls();
         polls.poll(985, &[]);
         assert_eq!(polls.poll(1000, &[(1000, 1), (1061, 2)]), (vec![(1000, 1)], news(&[], Some(61.0))));
         // And nothing is far to come.
