@@ -19,10 +19,11 @@ use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
-use super::foreseen::{Foreseen, milliseconds};
+use super::foreseen::Foreseen;
 use super::head::{Head, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
+use super::window::{Window, milliseconds};
 use crate::feed::promql::{FeedError, QueryApi};
 
 /// What a digest is read with.
@@ -59,22 +60,6 @@ impl Found {
 
 fn sort(digests: &mut [Digests]) {
     digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
-}
-
-/// The time that is looked at: from so long before `t` on.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Window {
-    pub(super) t: Seconds,
-    pub(super) span: Seconds,
-    /// The present.
-    pub(super) now: Seconds,
-    /// Later stamps are not believed.
-    pub(super) believed: Seconds,
-    /// Whether nobody looked for so long that a clock may have been ahead meanwhile.
-    pub(super) is_first: bool,
-    /// Number of this poll, and of the last good one.
-    pub(super) poll: u64,
-    pub(super) last: Option<u64>,
 }
 
 /// Range of a query that is about one moment: backends leave out, or take in, what is stamped at the very beginning.

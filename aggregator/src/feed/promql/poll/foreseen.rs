@@ -9,8 +9,8 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::fleet::ToCome;
 use statusbridge_core::time::Seconds;
 
-use super::digests::Window;
 use super::head::{Head, SAMPLES, Stamped};
+use super::window::{Window, milliseconds, seconds};
 
 /// Samples that are noted under a stream's labels of one cluster: as many as come in two days of scrapes every five seconds.
 const MOST: usize = 40_000;
@@ -156,15 +156,6 @@ fn note(
     soon.drain(..soon.len().saturating_sub(SAMPLES));
     let noted = Some(Noted::Samples(noted)).filter(|noted| noted.len() > 0);
     (noted, ToCome { soon, ahead: latest.map(ahead) })
-}
-
-/// Backends keep milliseconds.
-pub(super) fn milliseconds(at: Seconds) -> i64 {
-    (at * 1000.0).round() as i64
-}
-
-fn seconds(stamp: i64) -> Seconds {
-    stamp as Seconds / 1000.0
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use statusbridge_core::fleet::{
 };
 use statusbridge_core::time::Seconds;
 
-use super::foreseen::milliseconds;
 use super::part_digests::{PartDigests, Speech};
 use super::recognition::{Last, Series};
+use super::window::milliseconds;
 
 /// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
 /// is among them where a scrape takes at least a second.

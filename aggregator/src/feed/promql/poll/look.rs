@@ -11,8 +11,9 @@ use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::batch::{fit, in_queries};
-use super::digests::{BESIDE, Found, Heads, Streams, Window};
+use super::digests::{BESIDE, Found, Heads, Streams};
 use super::foreseen::Foreseen;
+use super::window::Window;
 use crate::feed::promql::{FeedError, QueryApi};
 
 /// How far back the first poll looks, and how far where that shows too few scrapes of some stream.

@@ -27,6 +27,7 @@ mod refusal_tests;
 mod settle;
 mod sizes;
 mod unknown;
+mod window;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

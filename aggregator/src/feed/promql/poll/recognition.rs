@@ -6,8 +6,8 @@ use std::sync::Arc;
 use statusbridge_contract::Digest;
 use statusbridge_core::fleet::{DigestSample, Digests, Exposition};
 
-use super::foreseen::milliseconds;
 use super::part_digests::Speech;
+use super::window::milliseconds;
 
 /// Values with their timestamps in milliseconds.
 pub(super) type Series = Vec<(i64, u64)>;
