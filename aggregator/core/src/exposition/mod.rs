@@ -14,7 +14,7 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, Version, exposition, label};
 use tracing::warn;
 
-use crate::fleet::{DigestSample, Digests, Exposition, Fleet, Heard, StreamId, ToCome, lack_of};
+use crate::fleet::{DigestSample, Digests, Exposition, Fleet, Heard, Signs, StreamId, lack_of};
 use crate::sample::{Sample, excerpt};
 use crate::time::Seconds;
 use crate::verify::{Attested, Content, Excess, Gathered, diagnose, verify, with_unknown};
@@ -125,7 +125,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
         is_torn,
         seen: lack.as_ref().map(|_| at),
         lack,
-        to_come: ToCome::default(),
+        signs: Signs::default(),
     };
     Ok(Evidence { digests, said, unknown: found.unknown, samples })
 }

@@ -67,20 +67,21 @@ pub struct Digests {
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
-    /// Stamps that are to come.
-    pub to_come: ToCome,
+    /// What is no evidence, and tells that it goes on.
+    pub signs: Signs,
 }
 
-/// Stamps of a stream's samples that are later than the present.
+/// What tells that a stream goes on, and is no evidence.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ToCome {
-    /// Those that will be believed once their time has come, in order. Some of them may have been found before.
-    pub soon: Vec<Seconds>,
-    /// By how much the latest of the others is ahead of the present that were not found before: backends keep them.
+pub struct Signs {
+    /// Stamps of samples whose time has not come, or that are not believed, in order. Some may have been found before.
+    pub stamps: Vec<Seconds>,
+    /// By how much the latest sample is ahead of the present that is stamped too far ahead and was not found before. Those that were are no
+    /// sign of life: backends keep them.
     pub ahead: Option<Seconds>,
 }
 
-impl ToCome {
+impl Signs {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

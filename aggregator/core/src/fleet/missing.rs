@@ -10,8 +10,7 @@ impl Fleet {
     /// - a live stream of a cluster of which another one was found
     /// - all streams of a cluster, where the last news came after `since`, or others of its name were found, or heard since then.
     ///
-    /// What was found before is no finding once its stream may be silent, nor are stamps that are to come: they do not say of which
-    /// process they are.
+    /// What was found before is no finding once its stream may be silent, nor is what is no evidence and may have been found before.
     pub fn missing(&self, feed: &str, found: &[Digests], t: Seconds, since: Seconds) -> Vec<String> {
         let mut found = found.chunk_by(|a, b| a.cluster == b.cluster).peekable();
         let mut missing = Vec::new();
@@ -20,9 +19,11 @@ impl Fleet {
             while found.next_if(is_before).is_some() {}
             let of_name = |all: &&[Digests]| all.first().is_some_and(|it| it.cluster == *name);
             let here = found.next_if(of_name).unwrap_or_default();
-            let is_there = |it: &&Digests| !it.samples.is_empty() || it.lack.is_some();
-            let goes_on =
-                |it: &&Digests| cluster.streams.get(&it.stream).is_none_or(|known| known.goes_on(it, t));
+            let is_ahead = |it: &Digests| it.signs.ahead.is_some();
+            let is_there = |it: &&Digests| !it.samples.is_empty() || it.lack.is_some() || is_ahead(it);
+            let goes_on = |it: &&Digests| {
+                is_ahead(it) || cluster.streams.get(&it.stream).is_none_or(|known| known.goes_on(it, t))
+            };
             let here = || here.iter().filter(is_there).filter(goes_on);
             let is_heard = || cluster.streams.values().any(|it| it.arrived() > since);
             let misses = |id: &StreamId, stream: &Stream| {

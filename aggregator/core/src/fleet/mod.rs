@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use access::{Access, FEED_LABEL, FeedName, feed_of};
 pub use changes::{Clusters, Mark, Since};
-pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, StreamId, ToCome};
+pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, Signs, StreamId};
 pub use identity::IdentityLabels;
 pub use observation::{Observation, Row, Standing};
 pub use speakers::{Speaker, Speakers};
@@ -360,7 +360,7 @@ impl Fleet {
         let id = known.as_ref().unwrap_or(&digests.stream);
         self.change(&digests.cluster, |cluster, changes| {
             if cluster.has_room(id, t, changes) {
-                cluster.change(id, changes, |stream| stream.look_ahead(&digests.to_come, t));
+                cluster.change(id, changes, |stream| stream.look_ahead(&digests.signs, t));
             }
             Heard::Unusable
         })

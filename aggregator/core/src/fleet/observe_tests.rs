@@ -4,7 +4,7 @@ use rstest::rstest;
 use statusbridge_contract::{Fingerprint, Health};
 
 use super::observation::reason;
-use super::{Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Standing, ToCome};
+use super::{Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Signs, Standing};
 use crate::testing::{Exposition, SCRAPES, digests, failed, healthy, package, tell_digests};
 use crate::time::Seconds;
 
@@ -314,9 +314,9 @@ fn a_cluster_whose_clock_is_ahead_reports_all_the_same() {
 #[test]
 fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
     let mut story = story().whole("i", 2000.0, &r1());
-    let tell = |story: &mut Story, at: Seconds, soon: &[Seconds], ahead: Option<Seconds>| {
+    let tell = |story: &mut Story, at: Seconds, stamps: &[Seconds], ahead: Option<Seconds>| {
         let mut digests = story.digests("i", &[at], &r1());
-        digests.to_come = ToCome { soon: soon.to_vec(), ahead };
+        digests.signs = Signs { stamps: stamps.to_vec(), ahead };
         story.fleet.hear(&digests, at);
         story.fleet.answered("", at);
         (story.at(at).standing, story.at(at).message)
@@ -334,7 +334,7 @@ fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
     // So is one of which nothing else was ever there.
     let mut alone = self::story();
     let mut digests = alone.digests("i", &[], &r1());
-    digests.to_come.ahead = Some(3600.0);
+    digests.signs.ahead = Some(3600.0);
     alone.fleet.hear(&digests, 2000.0);
     alone.fleet.answered("", 2000.0);
     assert_eq!(alone.at(2000.0).standing, ClockSkew);
@@ -358,12 +358,12 @@ fn what_is_found_again_is_no_sign_of_life_and_what_is_found_late_is_one() {
 }
 
 #[test]
-fn stamps_that_are_to_come_are_a_sign_of_life() {
+fn stamps_that_are_signs_are_a_sign_of_life() {
     let mut both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
     for at in [2015.0, 2030.0, 2045.0, 2060.0] {
         // A clock that is set 50 s ahead: nothing of the present comes until then.
         let mut ahead = both.digests("a", &[], &bad());
-        ahead.to_come.soon = vec![at + 50.0];
+        ahead.signs.stamps = vec![at + 50.0];
         both.fleet.hear(&ahead, at);
         both = both.scraped("b", &[at], &r2());
         assert_eq!(row(&both, at).healthy, Fingerprint::NONE, "{at}");

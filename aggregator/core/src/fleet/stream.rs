@@ -7,7 +7,7 @@ use std::sync::Arc;
 use statusbridge_contract::{Metric, Version};
 
 use super::FleetSettings;
-use super::digest_sample::{DigestSample, Digests, Exposition, Heard, ToCome};
+use super::digest_sample::{DigestSample, Digests, Exposition, Heard, Signs};
 use super::history::History;
 use super::names::Names;
 use super::rendering::Renderings;
@@ -147,7 +147,7 @@ impl Stream {
         if is_alive || self.heard > heard {
             self.arrived = t;
         }
-        self.look_ahead(&digests.to_come, t);
+        self.look_ahead(&digests.signs, t);
         if let Some(lack) = unreadable(&digests.contract).or_else(|| digests.lack.clone()) {
             self.fault = Some(lack);
             return Heard::Unusable;
@@ -238,12 +238,12 @@ impl Stream {
 
     /// A stamp that is to come, and was not found before, is a sign of life. A stream is of no use while such samples keep
     /// coming that are stamped too far ahead: those of the present were scraped before.
-    pub(super) fn look_ahead(&mut self, to_come: &ToCome, t: Seconds) {
+    pub(super) fn look_ahead(&mut self, signs: &Signs, t: Seconds) {
         let mut is_alive = false;
-        for at in &to_come.soon {
+        for at in &signs.stamps {
             is_alive |= self.note_stamp(*at, t);
         }
-        if let Some(ahead) = to_come.ahead {
+        if let Some(ahead) = signs.ahead {
             (self.stamped_ahead, is_alive) = (Some((ahead, t)), true);
         }
         if is_alive {

@@ -7,7 +7,7 @@ use rstest::rstest;
 use statusbridge_contract::Fingerprint;
 
 use super::{
-    DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Since, Standing, ToCome,
+    DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Signs, Since, Standing,
 };
 use crate::testing::{self, digests, failed, healthy, package, tell, tell_digests};
 use crate::time::Seconds;
@@ -451,10 +451,14 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     assert_eq!(found(&[(&b, new(7))], 1010.0), ["b"]);
     assert_eq!(fleet.missing("west", &[digests(&a, &new(2), &[1015.0])], 1015.0, 990.0), ["a"]);
     assert_eq!(fleet.missing("east", &[], 1015.0, 990.0), none);
-    // What is to come is no finding.
-    let to_come = ToCome { soon: vec![1020.0], ahead: Some(3985.0) };
-    let future = Digests { samples: Vec::new(), to_come, ..digests(&b, &new(2), &[]) };
-    assert_eq!(fleet.missing("", &[future], 1015.0, 990.0), ["a", "b", "c"]);
+    // What may have been found before is no finding.
+    for (signs, missing) in [
+        (Signs { stamps: vec![1020.0], ahead: None }, &["a", "b", "c"][..]),
+        (Signs { stamps: vec![1020.0], ahead: Some(3985.0) }, &["a", "c"]),
+    ] {
+        let found = Digests { samples: Vec::new(), signs, ..digests(&b, &new(2), &[]) };
+        assert_eq!(fleet.missing("", &[found], 1015.0, 990.0), missing);
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::Foreseen;
-use super::head::{Head, STREAMS};
+use super::head::{Head, MOST_FAR, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
 use super::window::{Window, milliseconds};
@@ -122,14 +122,16 @@ pub(super) struct Heads {
     text: String,
     samples: u64,
     room_for_parts: Room,
+    room_for_far: usize,
 }
 
 impl Heads {
     pub(super) fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         // As many as last time, so that nothing is moved meanwhile.
         let (heads, text) = (Vec::with_capacity(streams.labels.len()), String::new());
-        let room_for_parts = Room::default();
-        Self { window, config: config.clone(), streams, heads, text, samples: 0, room_for_parts }
+        let (room_for_parts, room_for_far) = (Room::default(), MOST_FAR);
+        let config = config.clone();
+        Self { window, config, streams, heads, text, samples: 0, room_for_parts, room_for_far }
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels: contract version, UID, and the cluster
@@ -195,17 +197,18 @@ impl Heads {
                 found.unnamed += head.digests.len();
                 continue;
             };
-            let to_come = foreseen.sift(labels, &mut head, &self.window);
-            if head.digests.is_empty() && to_come.is_empty() {
+            let signs = foreseen.sift(cluster, labels, &mut head, &self.window);
+            if head.digests.is_empty() && signs.is_empty() {
                 continue;
             }
-            let streams = head.streams(cluster, labels, to_come, &no_parts);
+            let streams = head.streams(cluster, labels, signs, &no_parts);
             if streams.is_crowded {
                 found.crowded.insert(cluster.clone());
             }
             // Where nothing was found, the last one stays: one that is silent for a while says the same afterwards.
             *last = streams.last();
-            found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
+            let is_short = |it: &Digests| it.samples.len() < 2 && it.signs.is_empty();
+            found.is_short |= streams.all.iter().any(is_short);
             found.digests.extend(streams.all);
         }
         sort(&mut found.digests);
@@ -228,7 +231,7 @@ impl Sink for Heads {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         self.samples += samples.len() as u64;
         let (place, [contract, uid, part]) = self.place(metric, labels);
-        let Window { t, now, .. } = self.window;
+        let Window { t, now, believed, .. } = self.window;
         if self.heads.len() <= place {
             self.heads.resize_with(place + 1, Head::default);
         }
@@ -254,10 +257,13 @@ impl Sink for Heads {
                 head.parts.add(speech(), part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
-                let to_come = numbers.filter(|sample| sample.at > now);
-                let mut to_come = to_come.map(in_milliseconds).peekable();
-                if to_come.peek().is_some() {
-                    head.note_to_come(speech().uid, to_come);
+                let mut to_come = numbers.filter(|sample| sample.at > now).peekable();
+                if to_come.peek().is_some()
+                    && let Some(noted) = head.coming(speech().uid)
+                {
+                    for sample in to_come {
+                        noted.add(in_milliseconds(sample), sample.at <= believed, &mut self.room_for_far);
+                    }
                 }
                 let mut known = known.peekable();
                 if known.peek().is_none() {
@@ -284,7 +290,7 @@ impl Sink for Heads {
 #[cfg(test)]
 mod tests {
     use statusbridge_contract::{Digest, Fingerprint};
-    use statusbridge_core::fleet::ToCome;
+    use statusbridge_core::fleet::Signs;
 
     use super::*;
     use crate::testing::poll_config;
@@ -333,7 +339,7 @@ mod tests {
         assert_eq!(told(&found), [(Some(10), 3, vec![(70.0, 7, 69), (85.0, 8, 84)])]);
         let digests = &found.digests[0];
         assert_eq!((digests.cluster.as_str(), &*digests.contract, &digests.lack), ("c", "2", &None));
-        assert_eq!((digests.to_come.is_empty(), found.is_short, found.unnamed), (true, false, 0));
+        assert_eq!((digests.signs.is_empty(), found.is_short, found.unnamed), (true, false, 0));
     }
 
     #[test]
@@ -379,8 +385,8 @@ mod tests {
     fn samples_beyond_the_present_are_told_apart_from_those_that_are_not_settled_yet() {
         let head = |at: Seconds| -> Vec<(Seconds, f64)> { vec![(70.0, 1.0), (at, 2.0)] };
         let (soon, far) =
-            (ToCome { soon: vec![110.0], ahead: None }, ToCome { soon: vec![], ahead: Some(3895.0) });
-        for (at, to_come) in [(103.0, ToCome::default()), (110.0, soon), (4000.0, far)] {
+            (Signs { stamps: vec![110.0], ahead: None }, Signs { stamps: vec![70.0], ahead: Some(3895.0) });
+        for (at, believed, signs) in [(103.0, 1, Signs::default()), (110.0, 1, soon), (4000.0, 0, far)] {
             let samples = head(at);
             let rows: [Row<'_>; 3] = [
                 (Metric::Digest, &DIGEST, &samples),
@@ -388,11 +394,11 @@ mod tests {
                 (Metric::ProcessNumber, &TARGET, &samples),
             ];
             let found = found(&rows, &[]);
-            assert_eq!((&found.digests[0].to_come, found.digests[0].samples.len()), (&to_come, 1));
+            assert_eq!((&found.digests[0].signs, found.digests[0].samples.len()), (&signs, believed));
         }
         // Of a stream that has nothing else, too.
         let alone = found(&[(Metric::Digest, &DIGEST, &[(4000.0, 2.0)])], &[]);
-        assert_eq!((alone.digests.len(), alone.digests[0].to_come.ahead), (1, Some(3895.0)));
+        assert_eq!((alone.digests.len(), alone.digests[0].signs.ahead), (1, Some(3895.0)));
     }
 
     #[test]
@@ -407,7 +413,7 @@ mod tests {
         let found = found(&rows, &[]).digests;
         let told: Vec<_> = found
             .iter()
-            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.to_come.soon.clone()))
+            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.signs.stamps.clone()))
             .collect();
         let [ours, other] = [10, 11].map(Fingerprint::from_value);
         assert_eq!(told, [(ours, 1, Some(85.0), vec![]), (other, 0, None, vec![120.0])]);

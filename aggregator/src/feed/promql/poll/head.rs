@@ -1,13 +1,13 @@
 //! What came of one stream's labels, and the streams that it is of: mostly one, as clusters and processes that write under the
 //! same labels are told apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, MOST_STREAMS, Parts, StreamId, ToCome, lack_of,
+    DigestSample, Digests, Exposition, MOST_STREAMS, Parts, Signs, StreamId, lack_of,
 };
 use statusbridge_core::time::Seconds;
 
@@ -18,6 +18,10 @@ use super::window::milliseconds;
 /// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
 /// is among them where a scrape takes at least a second.
 pub(super) const SAMPLES: usize = 64;
+/// Digests that will be believed when their time comes: so many of a cluster are looked at, under the labels of a stream.
+const MOST_SOON: usize = 256;
+/// Digests that are stamped too far ahead: so many are looked at in one poll.
+pub(super) const MOST_FAR: usize = 1_000_000;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 pub(super) const STREAMS: usize = MOST_STREAMS + 1;
 
@@ -35,10 +39,37 @@ pub(super) struct Head {
     pub(super) rendered: Series,
     pub(super) process: Series,
     /// Digests that are to come, by the clusters' UIDs.
-    pub(super) to_come: BTreeMap<Option<Fingerprint>, Vec<Stamped>>,
+    pub(super) to_come: BTreeMap<Option<Fingerprint>, Coming>,
     pub(super) is_heard: bool,
     /// By which process, where all of its digests were recognized.
     pub(super) recognized: Option<u64>,
+}
+
+/// Digests of one cluster whose time has not come.
+#[derive(Default)]
+pub(super) struct Coming {
+    /// Those that will be believed then, the latest ones.
+    pub(super) soon: VecDeque<Stamped>,
+    /// Of the others as many as there is room for, and the latest stamp of those for which there is none.
+    pub(super) far: Vec<Stamped>,
+    pub(super) left_out: Option<i64>,
+}
+
+impl Coming {
+    /// Adds the next one, which takes of the room of all looks.
+    pub(super) fn add(&mut self, sample: Stamped, is_soon: bool, room: &mut usize) {
+        if is_soon {
+            if self.soon.len() == MOST_SOON {
+                self.soon.pop_front();
+            }
+            self.soon.push_back(sample);
+        } else if *room > 0 {
+            *room -= 1;
+            self.far.push(sample);
+        } else {
+            self.left_out = self.left_out.max(Some(sample.0));
+        }
+    }
 }
 
 /// The streams that write under the same labels: one for each cluster and process, and no more than are told.
@@ -72,13 +103,11 @@ impl OfHead {
 }
 
 impl Head {
-    /// Takes note of digests that are to come.
-    pub(super) fn note_to_come(&mut self, uid: Option<Fingerprint>, samples: impl Iterator<Item = Stamped>) {
-        if self.to_come.len() < STREAMS || self.to_come.contains_key(&uid) {
-            self.to_come.entry(uid).or_default().extend(samples);
-        } else {
-            self.is_crowded = true;
-        }
+    /// Digests of this cluster that are to come, unless there are too many clusters.
+    pub(super) fn coming(&mut self, uid: Option<Fingerprint>) -> Option<&mut Coming> {
+        let has_room = self.to_come.len() < STREAMS || self.to_come.contains_key(&uid);
+        self.is_crowded |= !has_room;
+        has_room.then(|| self.to_come.entry(uid).or_default())
     }
 
     /// Whether all digests are of the state of last time; then it is known when each was rendered, and by which process.
@@ -92,12 +121,12 @@ impl Head {
         true
     }
 
-    /// The streams that write under these labels; `to_come` says for each cluster's UID what news is to come.
+    /// The streams that write under these labels; `signs` are those of each cluster's UID.
     pub(super) fn streams(
         mut self,
         cluster: &str,
         labels: &Arc<StreamLabels>,
-        to_come: BTreeMap<Option<Fingerprint>, ToCome>,
+        signs: BTreeMap<Option<Fingerprint>, Signs>,
         no_parts: &Arc<Parts>,
     ) -> OfHead {
         let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
@@ -110,7 +139,7 @@ impl Head {
             is_torn: false,
             lack: None,
             seen: None,
-            to_come: ToCome::default(),
+            signs: Signs::default(),
         };
         self.rendered.sort_unstable();
         self.process.sort_unstable();
@@ -158,10 +187,10 @@ impl Head {
                 last.seen = seen;
             }
         }
-        for (uid, to_come) in to_come {
+        for (uid, signs) in signs {
             match streams.all.iter_mut().rfind(|it| it.stream.uid == uid) {
-                Some(last) => last.to_come = to_come,
-                None => streams.push(Digests { to_come, ..told(uid, 0, &Arc::default()) }),
+                Some(last) => last.signs = signs,
+                None => streams.push(Digests { signs, ..told(uid, 0, &Arc::default()) }),
             }
         }
         let mut parts = self.parts.by_scrape();

@@ -68,9 +68,8 @@ impl Looks {
             fleet.with(|fleet| (fleet.max_clock_skew(), fleet.slowest_scrapes())).await;
         self.polls += 1;
         let (poll, last) = (self.polls, self.last);
-        let is_first = last.is_none_or(|(_, last)| t - last > max_skew);
         let (believed, number) = (now + max_skew, last.map(|(number, _)| number));
-        let window = |span| Window { t, span, now, believed, is_first, poll, last: number };
+        let window = |span| Window { t, span, now, believed, poll, last: number };
         let [far, further] = AT_FIRST;
         let Some((_, last)) = last.filter(|(_, last)| *last < t) else {
             self.far = t;

@@ -11,8 +11,6 @@ pub(super) struct Window {
     pub(super) now: Seconds,
     /// Later stamps are not believed.
     pub(super) believed: Seconds,
-    /// Whether nobody looked for so long that a clock may have been ahead meanwhile.
-    pub(super) is_first: bool,
     /// Number of this poll, and of the last good one.
     pub(super) poll: u64,
     pub(super) last: Option<u64>,
