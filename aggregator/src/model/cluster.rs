@@ -74,6 +74,9 @@ struct Told {
     at_most: Seconds,
     /// It seems so only to those who have not watched for long.
     is_at_first: bool,
+    /// The scraper and the target, and the stamp of the scrape.
+    stream: (usize, u32),
+    stamp: Seconds,
     /// When it was rendered, and that scrape was stored, really.
     of: Seconds,
     stored: Seconds,
@@ -503,6 +506,8 @@ impl Cluster {
                 seems: first.min(rendered.clock),
                 at_most: (first + usual).min(rendered.clock),
                 is_at_first,
+                stream: (n, scraped.target),
+                stamp: at,
                 of: rendered.at,
                 stored: now,
                 healthy,
@@ -532,16 +537,24 @@ impl Cluster {
 
     /// When the oldest of the expositions was rendered that may seem to be no older than `since`. Where both clocks
     /// that date them are ahead they seem younger than they are: by no more than is believed, unless nobody had asked
-    /// for them long before their time; `watched` is since when somebody has for so long that nothing is first.
+    /// for them long before their time, and none was to come any more that showed it; `watched` is since when somebody has for so long that
+    /// nothing is first.
     pub(super) fn told_since(&self, since: Seconds, watched: Seconds) -> Seconds {
         let began = watched - REMEMBERED_AT_FIRST;
         let seems = |told: &Told| if told.seems < watched { told.at_most } else { told.seems };
         let seems_so = |told: &&Told| !told.is_at_first || told.seems - REMEMBERED_AT_FIRST < watched;
         let young = self.told.iter().filter(|told| seems(told) >= since).filter(seems_so);
         let believed = young.filter(|told| {
-            told.seems - told.stored <= MAX_SKEW + FORESEEN || told.seems - MAX_SKEW - FORESEEN < began
+            told.seems - told.stored <= MAX_SKEW + FORESEEN
+                || (told.seems - MAX_SKEW - FORESEEN < began && !self.was_ahead(told.stream, began))
         });
         believed.map(|told| told.of).fold(since, Seconds::min)
+    }
+
+    /// Whether something of a stream was too far to come then.
+    fn was_ahead(&self, stream: (usize, u32), at: Seconds) -> bool {
+        let mut of_stream = self.told.iter().filter(|told| told.stream == stream && told.stored <= at);
+        of_stream.any(|told| told.stamp > at + MAX_SKEW + FORESEEN)
     }
 
     /// Whether nothing was told of it after this.
