@@ -358,7 +358,7 @@ fn what_is_found_again_is_no_sign_of_life_and_what_is_found_late_is_one() {
 }
 
 #[test]
-fn stamps_that_are_signs_are_a_sign_of_life() {
+fn stamps_that_are_to_come_are_a_sign_of_life() {
     let mut both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
     for at in [2015.0, 2030.0, 2045.0, 2060.0] {
         // A clock that is set 50 s ahead: nothing of the present comes until then.

@@ -292,6 +292,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_noted_for_want_of_room_does_not_count_when_its_time_comes() {
+        let mut polls = polls();
+        let last = (200, 1);
+        let all: Vec<(i64, u64)> = (0..MOST as u64).map(|value| (170, value)).chain([last]).collect();
+        assert_eq!(polls.poll(100, &all).1.ahead, Some(100.0));
+        assert_eq!(polls.poll(145, &[last]).1, signs(&[200.0], None));
+        assert_eq!(polls.poll(206, &[last]).0, []);
+    }
+
+    #[test]
     fn clusters_note_no_more_than_there_is_room_for_and_one_takes_no_more_than_its_own() {
         let mut polls = polls();
         let all: Vec<(i64, u64)> = (0..MOST as i64).map(|n| (200 + n, 1)).collect();
