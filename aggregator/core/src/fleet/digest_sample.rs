@@ -67,24 +67,26 @@ pub struct Digests {
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
-    /// What is no evidence, and tells that it goes on.
+    /// What is to come shows of it.
     pub signs: Signs,
 }
 
-/// What tells that a stream goes on, and is no evidence.
+/// What samples that are stamped later than the present show of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Signs {
-    /// Stamps of samples whose time has not come, or that are not believed, in order. Some may have been found before.
-    pub stamps: Vec<Seconds>,
-    /// By how much the latest sample is ahead of the present that is stamped too far ahead and was not found before. Those that were are no
-    /// sign of life: backends keep them.
+    /// Stamps that will be believed once their time has come, in order. Some may have been found before.
+    pub soon: Vec<Seconds>,
+    /// By how much the latest of the others is ahead of the present that were not found before. Those that were are no sign of life:
+    /// backends keep them.
     pub ahead: Option<Seconds>,
+    /// Samples that are stamped until then may be as old as those, and are no evidence.
+    pub doubted: Option<Seconds>,
 }
 
 impl Signs {
-    /// Whether there is none.
+    /// Whether none shows that the stream goes on.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.soon.is_empty() && self.ahead.is_none()
     }
 }
 

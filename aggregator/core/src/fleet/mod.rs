@@ -229,10 +229,20 @@ impl Cluster {
             change(known)
         } else {
             self.make_room(id, changes);
-            change(self.streams.entry(id.clone()).or_default())
+            let known = self.unnamed(id);
+            change(self.streams.entry(id.clone()).or_insert(known))
         };
         self.changed(face, changes);
         result
+    }
+
+    /// What is known of a process of which nothing was heard but what is to come: that does not say which one it is.
+    fn unnamed(&mut self, id: &StreamId) -> Box<Stream> {
+        let unnamed = StreamId { process: 0, ..id.clone() };
+        match self.streams.get(&unnamed) {
+            Some(known) if known.newest.is_none() => self.streams.remove(&unnamed).unwrap_or_default(),
+            _ => Box::default(),
+        }
     }
 
     /// Takes note of whether it is what it was.

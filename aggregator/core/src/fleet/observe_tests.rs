@@ -314,9 +314,9 @@ fn a_cluster_whose_clock_is_ahead_reports_all_the_same() {
 #[test]
 fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
     let mut story = story().whole("i", 2000.0, &r1());
-    let tell = |story: &mut Story, at: Seconds, stamps: &[Seconds], ahead: Option<Seconds>| {
+    let tell = |story: &mut Story, at: Seconds, soon: &[Seconds], ahead: Option<Seconds>| {
         let mut digests = story.digests("i", &[at], &r1());
-        digests.signs = Signs { stamps: stamps.to_vec(), ahead };
+        digests.signs = Signs { soon: soon.to_vec(), ahead, doubted: None };
         story.fleet.hear(&digests, at);
         story.fleet.answered("", at);
         (story.at(at).standing, story.at(at).message)
@@ -363,7 +363,7 @@ fn stamps_that_are_to_come_are_a_sign_of_life() {
     for at in [2015.0, 2030.0, 2045.0, 2060.0] {
         // A clock that is set 50 s ahead: nothing of the present comes until then.
         let mut ahead = both.digests("a", &[], &bad());
-        ahead.signs.stamps = vec![at + 50.0];
+        ahead.signs.soon = vec![at + 50.0];
         both.fleet.hear(&ahead, at);
         both = both.scraped("b", &[at], &r2());
         assert_eq!(row(&both, at).healthy, Fingerprint::NONE, "{at}");
@@ -371,6 +371,49 @@ fn stamps_that_are_to_come_are_a_sign_of_life() {
     // No more come.
     let alone = both.scraped("b", &[2075.0, 2090.0, 2105.0], &r2());
     assert_eq!(row(&alone, 2110.0).healthy, Fingerprint::of("r2"));
+}
+
+/// It is known that the cluster is not well any more; since when is not.
+#[test]
+fn what_is_doubted_is_no_evidence_and_takes_back_what_was_said_before() {
+    // Beside a process that is live its word counts, as of when that one was heard.
+    for (process, standings) in [(1, [Stale, Stale]), (2, [Fresh, Stale])] {
+        let mut story = story().whole("i", 2000.0, &r1());
+        let said = bad().by(process);
+        let mut doubted = story.digests("i", &[2015.0, 2030.0], &said);
+        doubted.signs.doubted = Some(2060.0);
+        tell_digests(&mut story.fleet, &doubted, &said, 2030.0);
+        let mut story = story.answered(2030.0);
+        for (at, standing) in [2045.0, 2060.0].into_iter().zip(standings) {
+            let seen = story.at(at);
+            assert_eq!(
+                (seen.standing, seen.row.unwrap().healthy),
+                (standing, Fingerprint::NONE),
+                "{process}"
+            );
+            story = story.scraped("i", &[at], &said);
+        }
+        let story = story.scraped("i", &[2075.0], &said).answered(2075.0);
+        assert_eq!(row(&story, 2075.0).healthy, Fingerprint::NONE);
+    }
+    let mut story = story().whole("i", 2000.0, &r1());
+    let mut same = story.digests("i", &[2015.0, 2030.0], &r1());
+    same.signs.doubted = Some(2060.0);
+    tell_digests(&mut story.fleet, &same, &r1(), 2030.0);
+    assert_eq!(story.at(2045.0).as_of, Some(2000.0));
+    let story = story.scraped("i", &[2045.0, 2060.0, 2075.0], &r1());
+    assert_eq!(story.at(2080.0).as_of, Some(2075.0));
+}
+
+/// What is to come does not say of which process it is.
+#[test]
+fn who_was_known_by_what_is_to_come_alone_is_whoever_is_heard_first() {
+    let mut story = story();
+    let mut soon = story.digests("i", &[], &r1());
+    (soon.stream.process, soon.signs.soon) = (0, vec![2030.0]);
+    story.fleet.hear(&soon, 2000.0);
+    let story = story.scraped("i", &[2030.0, 2045.0], &r1()).answered(2045.0);
+    assert_eq!((story.fleet.streams().count(), story.at(2045.0).standing), (1, Fresh));
 }
 
 /// Nobody knows how far apart its scrapes are: what it says counts until a minute's would have come twice.

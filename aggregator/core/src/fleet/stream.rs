@@ -84,6 +84,8 @@ pub(super) struct Stream {
     rendered_skew: Option<Seconds>,
     /// By how much samples were stamped ahead that are not believed, and at which poll the last of them was found.
     stamped_ahead: Option<(Seconds, Seconds)>,
+    /// What is stamped until then may be as old as those.
+    doubted: Seconds,
     /// By how much times of the cluster's clock are ahead of the evidence, never too much.
     ahead: Seconds,
     /// Why what the newest digest attests is not verified.
@@ -107,6 +109,7 @@ impl Stream {
     /// Takes note of digest samples; `t` is the time that the poll asks about.
     pub(super) fn hear(&mut self, digests: &Digests, t: Seconds, settings: &FleetSettings) -> Heard {
         self.max_ahead = settings.max_clock_skew;
+        self.doubted = digests.signs.doubted.map_or(self.doubted, |until| until.max(self.doubted));
         let known = self.newest.unwrap_or(Seconds::NEG_INFINITY);
         let heard = self.heard;
         let mut is_alive = false;
@@ -211,10 +214,10 @@ impl Stream {
         }
     }
 
-    /// Whether an exposition was rendered at a time that can be believed. One that was not would stand, once the clock is
+    /// Whether an exposition was rendered, and is stamped, at times that can be believed. One that was not would stand, once the clock is
     /// right, for later than all that comes after: it is no evidence, and gives way to any other.
     fn is_dated(&self, sample: &DigestSample) -> bool {
-        sample.exposition.rendered as Seconds - sample.at <= self.max_ahead
+        sample.at > self.doubted && sample.exposition.rendered as Seconds - sample.at <= self.max_ahead
     }
 
     /// A digest sample attests what was verified.
@@ -240,7 +243,7 @@ impl Stream {
     /// coming that are stamped too far ahead: those of the present were scraped before.
     pub(super) fn look_ahead(&mut self, signs: &Signs, t: Seconds) {
         let mut is_alive = false;
-        for at in &signs.stamps {
+        for at in &signs.soon {
             is_alive |= self.note_stamp(*at, t);
         }
         if let Some(ahead) = signs.ahead {

@@ -453,8 +453,8 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     assert_eq!(fleet.missing("east", &[], 1015.0, 990.0), none);
     // What may have been found before is no finding.
     for (signs, missing) in [
-        (Signs { stamps: vec![1020.0], ahead: None }, &["a", "b", "c"][..]),
-        (Signs { stamps: vec![1020.0], ahead: Some(3985.0) }, &["a", "c"]),
+        (Signs { soon: vec![1020.0], ..Signs::default() }, &["a", "b", "c"][..]),
+        (Signs { ahead: Some(3985.0), ..Signs::default() }, &["a", "c"]),
     ] {
         let found = Digests { samples: Vec::new(), signs, ..digests(&b, &new(2), &[]) };
         assert_eq!(fleet.missing("", &[found], 1015.0, 990.0), missing);

@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Metric, label};
-use statusbridge_core::fleet::{Digests, FEED_LABEL};
+use statusbridge_core::fleet::{Digests, FEED_LABEL, Signs};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::Foreseen;
-use super::head::{Head, MOST_FAR, STREAMS};
+use super::head::{Head, MOST, MOST_FAR, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
 use super::window::{Window, milliseconds};
@@ -123,15 +123,27 @@ pub(super) struct Heads {
     samples: u64,
     room_for_parts: Room,
     room_for_far: usize,
+    /// By the clusters' names.
+    room_of_clusters: HashMap<String, usize>,
 }
 
 impl Heads {
     pub(super) fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         // As many as last time, so that nothing is moved meanwhile.
         let (heads, text) = (Vec::with_capacity(streams.labels.len()), String::new());
-        let (room_for_parts, room_for_far) = (Room::default(), MOST_FAR);
         let config = config.clone();
-        Self { window, config, streams, heads, text, samples: 0, room_for_parts, room_for_far }
+        let (room_for_parts, room_of_clusters) = (Room::default(), HashMap::new());
+        Self {
+            window,
+            config,
+            streams,
+            heads,
+            text,
+            samples: 0,
+            room_for_parts,
+            room_for_far: MOST_FAR,
+            room_of_clusters,
+        }
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels: contract version, UID, and the cluster
@@ -198,7 +210,10 @@ impl Heads {
                 continue;
             };
             let signs = foreseen.sift(cluster, labels, &mut head, &self.window);
-            if head.digests.is_empty() && signs.is_empty() {
+            if head.is_crowded {
+                found.crowded.insert(cluster.clone());
+            }
+            if head.digests.is_empty() && signs.values().all(Signs::is_empty) {
                 continue;
             }
             let streams = head.streams(cluster, labels, signs, &no_parts);
@@ -261,8 +276,11 @@ impl Sink for Heads {
                 if to_come.peek().is_some()
                     && let Some(noted) = head.coming(speech().uid)
                 {
+                    let cluster = labels.get(&self.config.exporters.cluster_label).unwrap_or_default();
+                    let room = self.room_of_clusters.entry(cluster.to_owned()).or_insert(MOST);
                     for sample in to_come {
-                        noted.add(in_milliseconds(sample), sample.at <= believed, &mut self.room_for_far);
+                        let rooms = [&mut *room, &mut self.room_for_far];
+                        noted.add(in_milliseconds(sample), sample.at <= believed, rooms);
                     }
                 }
                 let mut known = known.peekable();
@@ -290,7 +308,6 @@ impl Sink for Heads {
 #[cfg(test)]
 mod tests {
     use statusbridge_contract::{Digest, Fingerprint};
-    use statusbridge_core::fleet::Signs;
 
     use super::*;
     use crate::testing::poll_config;
@@ -384,9 +401,11 @@ mod tests {
     #[test]
     fn samples_beyond_the_present_are_told_apart_from_those_that_are_not_settled_yet() {
         let head = |at: Seconds| -> Vec<(Seconds, f64)> { vec![(70.0, 1.0), (at, 2.0)] };
-        let (soon, far) =
-            (Signs { stamps: vec![110.0], ahead: None }, Signs { stamps: vec![70.0], ahead: Some(3895.0) });
-        for (at, believed, signs) in [(103.0, 1, Signs::default()), (110.0, 1, soon), (4000.0, 0, far)] {
+        let (soon, far) = (
+            Signs { soon: vec![110.0], ..Signs::default() },
+            Signs { ahead: Some(3895.0), doubted: Some(165.0), ..Signs::default() },
+        );
+        for (at, signs) in [(103.0, Signs::default()), (110.0, soon), (4000.0, far)] {
             let samples = head(at);
             let rows: [Row<'_>; 3] = [
                 (Metric::Digest, &DIGEST, &samples),
@@ -394,7 +413,7 @@ mod tests {
                 (Metric::ProcessNumber, &TARGET, &samples),
             ];
             let found = found(&rows, &[]);
-            assert_eq!((&found.digests[0].signs, found.digests[0].samples.len()), (&signs, believed));
+            assert_eq!((&found.digests[0].signs, found.digests[0].samples.len()), (&signs, 1));
         }
         // Of a stream that has nothing else, too.
         let alone = found(&[(Metric::Digest, &DIGEST, &[(4000.0, 2.0)])], &[]);
@@ -413,7 +432,7 @@ mod tests {
         let found = found(&rows, &[]).digests;
         let told: Vec<_> = found
             .iter()
-            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.signs.stamps.clone()))
+            .map(|it| (it.stream.uid, it.samples.len(), it.seen, it.signs.soon.clone()))
             .collect();
         let [ours, other] = [10, 11].map(Fingerprint::from_value);
         assert_eq!(told, [(ours, 1, Some(85.0), vec![]), (other, 0, None, vec![120.0])]);

@@ -10,41 +10,26 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::fleet::Signs;
 use statusbridge_core::time::Seconds;
 
-use super::head::{Coming, Head, MOST_FAR, SAMPLES, Stamped};
+use super::head::{Coming, Head, MOST, MOST_FAR, Stamped};
 use super::window::{Window, milliseconds, seconds};
-
-/// Samples that are noted under a cluster's name: as many as come in two days of scrapes every five seconds.
-const MOST: usize = 40_000;
 
 /// The labels of a stream, and a cluster's UID.
 type Writer = (Arc<StreamLabels>, Option<Fingerprint>);
 
 /// What is noted of one writer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Noted {
-    /// Nothing is believed that is stamped until then, in milliseconds: it may be as old as what was found when it was further to come.
-    doubted: i64,
+    /// What is stamped until then may be as old as what was found when it was further to come.
+    doubted: Option<Seconds>,
     /// Samples that were found before their time, with the number of the poll that found them first.
     far: BTreeMap<Stamped, u64>,
     /// The latest stamp of those for which there was no room. As long as it is to come, any sample may be one of them.
     left_out: Option<i64>,
 }
 
-impl Default for Noted {
-    fn default() -> Self {
-        Self { doubted: i64::MIN, far: BTreeMap::new(), left_out: None }
-    }
-}
-
 impl Noted {
-    /// Takes note of what is to come, in room for so many; `came` are the stamps of samples whose time has come. Which signs of life they are.
-    fn note(
-        &mut self,
-        to_come: Coming,
-        came: impl Iterator<Item = Stamped>,
-        window: &Window,
-        room: usize,
-    ) -> Signs {
+    /// Takes note of what is to come, in room for so many samples, and gives what it shows.
+    fn note(&mut self, to_come: Coming, window: &Window, room: usize) -> Signs {
         let Coming { soon, far, left_out } = to_come;
         let mut news = left_out;
         // Those of before may be among these.
@@ -65,38 +50,38 @@ impl Noted {
         }
         self.left_out = self.left_out.max(left_out);
         if news.is_some() || is_unknown {
-            self.doubted = milliseconds(window.believed);
+            self.doubted = Some(window.believed);
         }
-        let doubted = came.filter(|sample| sample.0 <= self.doubted);
-        let others = doubted.chain(soon).filter(|sample| !self.far.contains_key(sample));
-        let mut stamps: Vec<i64> = others.map(|(stamp, _)| stamp).collect();
-        stamps.sort_unstable();
-        let newest = stamps.split_off(stamps.len().saturating_sub(SAMPLES));
-        let ahead = news.map(|stamp| seconds(stamp) - window.now);
-        Signs { stamps: newest.into_iter().map(seconds).collect(), ahead }
+        let soon = soon.into_iter().filter(|sample| !self.far.contains_key(sample));
+        let soon: Vec<Seconds> = soon.map(|(stamp, _)| seconds(stamp)).collect();
+        Signs { soon, ahead: news.map(|stamp| seconds(stamp) - window.now), doubted: self.doubted }
     }
 
-    fn is_believed(&self, sample: &Stamped) -> bool {
-        sample.0 > self.doubted && !self.far.contains_key(sample)
+    /// Whether anything of it is stamped at this time or later.
+    fn reaches(&self, at: Seconds) -> bool {
+        !self.far.is_empty() || self.doubted >= Some(at) || self.left_out >= Some(milliseconds(at))
     }
+}
 
-    /// Whether anything of it is stamped at this time or later, in milliseconds.
-    fn reaches(&self, at: i64) -> bool {
-        !self.far.is_empty() || self.doubted >= at || self.left_out >= Some(at)
-    }
+/// What is noted under a cluster's name.
+#[derive(Debug, Default)]
+struct OfCluster {
+    writers: BTreeMap<Writer, Noted>,
+    /// How many samples that are.
+    samples: usize,
 }
 
 /// What is noted of all, by the clusters' names.
 #[derive(Debug, Default)]
 pub(super) struct Foreseen {
-    noted: HashMap<String, BTreeMap<Writer, Noted>>,
+    noted: HashMap<String, OfCluster>,
     /// How many samples that are.
     samples: usize,
 }
 
 impl Foreseen {
-    /// Takes from what came under a stream's labels what is not to be believed, and notes what is found before its time. Which signs of
-    /// life these are, by the clusters' UIDs.
+    /// Takes samples that were found before their time from what came under a stream's labels, and notes those that are now. What is to come
+    /// shows this, by the clusters' UIDs.
     pub(super) fn sift(
         &mut self,
         cluster: &str,
@@ -104,41 +89,36 @@ impl Foreseen {
         head: &mut Head,
         window: &Window,
     ) -> BTreeMap<Option<Fingerprint>, Signs> {
+        let mut signs = BTreeMap::new();
         let mut to_come = mem::take(&mut head.to_come);
         if to_come.is_empty() && !self.noted.contains_key(cluster) {
-            return BTreeMap::new();
+            return signs;
         }
         let mut of_cluster = self.noted.remove(cluster).unwrap_or_default();
-        let mut kept: usize = of_cluster.values().map(|noted| noted.far.len()).sum();
         // Of whom nothing is to come any more.
-        for (_, uid) in of_cluster.keys().filter(|(known, _)| known == labels) {
+        let known = of_cluster.writers.range((labels.clone(), None)..);
+        for ((_, uid), _) in known.take_while(|((known, _), _)| known == labels) {
             to_come.entry(*uid).or_default();
         }
-        let mut signs = BTreeMap::new();
         for (uid, to_come) in to_come {
             let writer = (labels.clone(), uid);
-            let mut noted = of_cluster.remove(&writer).unwrap_or_default();
+            let mut noted = of_cluster.writers.remove(&writer).unwrap_or_default();
             let before = noted.far.len();
-            let room = (MOST - kept).min(MOST_FAR - self.samples) + before;
-            let came = head.digests.iter().filter(|(speech, _)| speech.uid == uid);
-            let came = came.flat_map(|(_, samples)| samples.iter().copied());
-            let told = noted.note(to_come, came, window, room);
-            kept = kept - before + noted.far.len();
+            let room = (MOST - of_cluster.samples).min(MOST_FAR - self.samples) + before;
+            signs.insert(uid, noted.note(to_come, window, room));
+            of_cluster.samples = of_cluster.samples - before + noted.far.len();
             self.samples = self.samples - before + noted.far.len();
             head.digests.retain_mut(|(speech, samples)| {
                 if speech.uid == uid {
-                    samples.retain(|sample| noted.is_believed(sample));
+                    samples.retain(|sample| !noted.far.contains_key(sample));
                 }
                 !samples.is_empty()
             });
-            if !told.is_empty() {
-                signs.insert(uid, told);
-            }
-            if noted.reaches(i64::MIN + 1) {
-                of_cluster.insert(writer, noted);
+            if noted.reaches(Seconds::NEG_INFINITY) {
+                of_cluster.writers.insert(writer, noted);
             }
         }
-        if !of_cluster.is_empty() {
+        if !of_cluster.writers.is_empty() {
             self.noted.insert(cluster.to_owned(), of_cluster);
         }
         signs
@@ -146,15 +126,16 @@ impl Foreseen {
 
     /// Forgets what is stamped before this time.
     pub(super) fn forget_before(&mut self, at: Seconds) {
-        let at = milliseconds(at);
         self.samples = 0;
         self.noted.retain(|_, of_cluster| {
-            of_cluster.retain(|_, noted| {
-                noted.far = noted.far.split_off(&(at, None));
-                self.samples += noted.far.len();
+            of_cluster.samples = 0;
+            of_cluster.writers.retain(|_, noted| {
+                noted.far = noted.far.split_off(&(milliseconds(at), None));
+                of_cluster.samples += noted.far.len();
                 noted.reaches(at)
             });
-            !of_cluster.is_empty()
+            self.samples += of_cluster.samples;
+            !of_cluster.writers.is_empty()
         });
     }
 }
@@ -191,9 +172,10 @@ mod tests {
             let speech = Arc::new(Speech::new("2", "00000000000a"));
             let samples = all.iter().map(|(at, value)| (at * 1000, Some(*value)));
             head.digests.push((speech.clone(), samples.clone().filter(|(at, _)| *at <= t * 1000).collect()));
+            let (mut room, mut room_of_all) = (2 * MOST, MOST_FAR);
             for sample in samples.filter(|(at, _)| *at > now * 1000) {
                 let to_come = head.coming(speech.uid).unwrap();
-                to_come.add(sample, sample.0 <= (now + BELIEVED) * 1000, &mut { MOST_FAR });
+                to_come.add(sample, sample.0 <= (now + BELIEVED) * 1000, [&mut room, &mut room_of_all]);
             }
             let window = Window {
                 t: t as Seconds,
@@ -218,16 +200,16 @@ mod tests {
         }
     }
 
-    fn signs(stamps: &[Seconds], ahead: Option<Seconds>) -> Signs {
-        Signs { stamps: stamps.to_vec(), ahead }
+    fn signs(soon: &[Seconds], ahead: Option<Seconds>, doubted: Option<Seconds>) -> Signs {
+        Signs { soon: soon.to_vec(), ahead, doubted }
     }
 
     #[test]
     fn what_is_found_before_its_time_does_not_count_when_it_comes() {
         let mut polls = polls();
-        assert_eq!(polls.poll(1000, &[(980, 1), (1040, 2)]), (vec![(980, 1)], signs(&[1040.0], None)));
-        assert_eq!(polls.poll(1045, &[(1040, 2)]), (vec![(1040, 2)], signs(&[], None)));
-        assert_eq!(polls.poll(1060, &[(1200, 3)]).1, signs(&[], Some(140.0)));
+        assert_eq!(polls.poll(1000, &[(980, 1), (1040, 2)]), (vec![(980, 1)], signs(&[1040.0], None, None)));
+        assert_eq!(polls.poll(1045, &[(1040, 2)]), (vec![(1040, 2)], signs(&[], None, None)));
+        assert_eq!(polls.poll(1060, &[(1200, 3)]).1, signs(&[], Some(140.0), Some(1120.0)));
         // Another one may be stamped so.
         assert_eq!(polls.poll(1205, &[(1200, 3), (1200, 4)]).0, [(1200, 4)]);
         polls.foreseen.forget_before(1200.001);
@@ -236,15 +218,14 @@ mod tests {
 
     /// It may be as old, whoever looked, or did not, when it came.
     #[test]
-    fn beside_what_is_found_before_its_time_nothing_counts_that_comes_soon() {
+    fn beside_what_is_found_before_its_time_everything_is_doubted_that_comes_soon() {
         let mut polls = polls();
         polls.poll(985, &[]);
-        let old = [(980, 1), (998, 2), (1040, 3), (1060, 4), (1061, 5)];
-        assert_eq!(polls.poll(1000, &old), (vec![], signs(&[980.0, 1040.0, 1060.0], Some(61.0))));
-        assert_eq!(polls.poll(1030, &old), (vec![], signs(&[980.0, 998.0, 1040.0, 1060.0], None)));
-        assert_eq!(polls.poll(1070, &old), (vec![], signs(&[980.0, 998.0, 1040.0, 1060.0], None)));
-        // What comes after that does.
-        assert_eq!(polls.poll(1085, &[(1061, 5), (1062, 6)]), (vec![(1062, 6)], signs(&[], None)));
+        let old = [(980, 1), (998, 2), (1040, 3), (1061, 5)];
+        let doubted = Some(1060.0);
+        assert_eq!(polls.poll(1000, &old), (vec![(980, 1)], signs(&[1040.0], Some(61.0), doubted)));
+        assert_eq!(polls.poll(1070, &old), (old[..3].to_vec(), signs(&[], None, doubted)));
+        assert_eq!(polls.poll(1085, &[(1061, 5), (1062, 6)]), (vec![(1062, 6)], signs(&[], None, doubted)));
     }
 
     #[test]
@@ -252,72 +233,69 @@ mod tests {
         let mut polls = polls();
         polls.poll(85, &[]);
         let (first, second, third) = ((3600, 1), (1200, 2), (3601, 3));
-        assert_eq!(polls.poll(100, &[first]).1, signs(&[], Some(3500.0)));
-        assert_eq!(polls.poll(115, &[first]).1, signs(&[], None));
+        let mut ahead = Vec::new();
+        ahead.push(polls.poll(100, &[first]).1.ahead);
+        ahead.push(polls.poll(115, &[first]).1.ahead);
         // One that fails hears nothing; and the same poll may look twice.
         polls.poll += 1;
-        assert_eq!(polls.look(120, &[first, second]).1, signs(&[], Some(1080.0)));
-        assert_eq!(polls.poll(130, &[first, second]).1, signs(&[], Some(1070.0)));
+        ahead.push(polls.look(120, &[first, second]).1.ahead);
+        ahead.push(polls.poll(130, &[first, second]).1.ahead);
         // However time goes.
-        assert_eq!(polls.poll(128, &[first, second]).1, signs(&[], None));
-        assert_eq!(polls.poll(145, &[first, second, third, (3600, 4)]).1, signs(&[], Some(3456.0)));
-        assert_eq!(
-            polls.poll(146, &[first, second, third, (3600, 4), (3600, 5)]).1,
-            signs(&[], Some(3454.0))
-        );
+        ahead.push(polls.poll(128, &[first, second]).1.ahead);
+        ahead.push(polls.poll(145, &[first, second, third, (3600, 4)]).1.ahead);
+        ahead.push(polls.poll(146, &[first, second, third, (3600, 4), (3600, 5)]).1.ahead);
+        let expected = [Some(3500.0), None, Some(1080.0), Some(1070.0), None, Some(3456.0), Some(3454.0)];
+        assert_eq!(ahead, expected);
         // They come closer, and are none even then.
         for now in (160..1190).step_by(30) {
-            assert_eq!(polls.poll(now, &[first, second]).1, signs(&[], None));
+            assert!(polls.poll(now, &[first, second]).1.is_empty());
         }
-        assert_eq!(polls.poll(1190, &[first, second, (1201, 1)]).1, signs(&[1201.0], None));
+        assert_eq!(polls.poll(1190, &[first, second, (1201, 1)]).1.soon, [1201.0]);
     }
 
     #[test]
-    fn while_more_are_to_come_than_are_noted_nothing_counts_and_all_is_a_sign_of_life() {
+    fn while_more_are_to_come_than_are_noted_all_is_doubted_and_a_sign_of_life() {
         let mut polls = polls();
         polls.poll(85, &[]);
         let all: Vec<(i64, u64)> = (0..=MOST as i64).map(|n| (200 + n, 1)).collect();
         let latest = 200 + MOST as i64;
-        for now in [100, 115, 300] {
-            let (came, told) = polls.poll(now, &all);
-            assert_eq!((came, told.ahead), (vec![], Some((latest - now) as Seconds)));
-            assert_eq!(polls.foreseen.samples, MOST);
+        let far = |now: i64| signs(&[], Some((latest - now) as Seconds), Some((now + BELIEVED) as Seconds));
+        for now in [100, 115, 140] {
+            assert_eq!((polls.poll(now, &all).1, polls.foreseen.samples), (far(now), MOST));
         }
         // All are known from here on.
-        polls.foreseen.forget_before(310.0);
-        assert_eq!(polls.poll(315, &all).1.ahead, Some((latest - 315) as Seconds));
-        assert_eq!(polls.poll(330, &all).1.ahead, None);
-        let beside = [&all[300..], &[(376, 2)]].concat();
-        assert_eq!(polls.poll(381, &beside).0, [(376, 2)]);
+        polls.foreseen.forget_before(210.0);
+        assert_eq!(polls.poll(215, &all).1, Signs { soon: vec![], ..far(215) });
+        assert_eq!(polls.poll(230, &all).1, signs(&[], None, Some(275.0)));
     }
 
     #[test]
-    fn what_was_not_noted_for_want_of_room_does_not_count_when_its_time_comes() {
+    fn what_was_not_noted_for_want_of_room_is_doubted_when_its_time_comes() {
         let mut polls = polls();
         let last = (200, 1);
         let all: Vec<(i64, u64)> = (0..MOST as u64).map(|value| (170, value)).chain([last]).collect();
-        assert_eq!(polls.poll(100, &all).1.ahead, Some(100.0));
-        assert_eq!(polls.poll(145, &[last]).1, signs(&[200.0], None));
-        assert_eq!(polls.poll(206, &[last]).0, []);
+        assert_eq!(polls.poll(100, &all).1, signs(&[], Some(100.0), Some(160.0)));
+        assert_eq!(polls.poll(145, &[last]).1, signs(&[200.0], None, Some(205.0)));
+        assert_eq!(polls.poll(206, &[last]).1, signs(&[], None, Some(205.0)));
     }
 
     #[test]
     fn clusters_note_no_more_than_there_is_room_for_and_one_takes_no_more_than_its_own() {
         let mut polls = polls();
         let all: Vec<(i64, u64)> = (0..MOST as i64).map(|n| (200 + n, 1)).collect();
-        for number in 0..3 {
-            polls.labels = Arc::new(stream(&[("instance", ["i", "j", "k"][number])]));
+        for instance in ["i", "j", "k"] {
+            polls.labels = Arc::new(stream(&[("instance", instance)]));
             assert!(polls.look(100, &all).1.ahead.is_some());
             assert_eq!(polls.foreseen.samples, MOST);
         }
-        for number in 0..MOST_FAR / MOST {
+        for number in 1..=MOST_FAR / MOST {
             polls.cluster = number.to_string();
             assert!(polls.look(100, &all).1.ahead.is_some());
         }
         assert_eq!(polls.foreseen.samples, MOST_FAR);
         // Until they are over.
-        assert_eq!(polls.look(100, &[(90, 1)]), (vec![], signs(&[90.0], None)));
+        assert_eq!(polls.look(110, &[(90, 1)]).1.doubted, Some(170.0));
         polls.foreseen.forget_before(100_000.0);
-        assert_eq!(polls.look(100, &[(90, 1)]).0, [(90, 1)]);
+        assert_eq!(polls.look(110, &[(90, 1)]).1.doubted, None);
     }
 }

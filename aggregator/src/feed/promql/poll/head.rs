@@ -19,9 +19,12 @@ use super::window::milliseconds;
 /// is among them where a scrape takes at least a second.
 pub(super) const SAMPLES: usize = 64;
 /// Digests that will be believed when their time comes: so many of a cluster are looked at, under the labels of a stream.
-const MOST_SOON: usize = 256;
-/// Digests that are stamped too far ahead: so many are looked at in one poll.
-pub(super) const MOST_FAR: usize = 1_000_000;
+const MOST_SOON: usize = 64;
+/// Digests that are stamped too far ahead: so many are looked at in one poll, and noted, under a cluster's name. They come in two days of scrapes
+/// every five seconds.
+pub(super) const MOST: usize = 40_000;
+/// The same of all.
+pub(super) const MOST_FAR: usize = 2_000_000;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 pub(super) const STREAMS: usize = MOST_STREAMS + 1;
 
@@ -56,15 +59,15 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    /// Adds the next one, which takes of the room of all looks.
-    pub(super) fn add(&mut self, sample: Stamped, is_soon: bool, room: &mut usize) {
+    /// Adds the next one; those that are too far ahead take of the room of their cluster, and of all.
+    pub(super) fn add(&mut self, sample: Stamped, is_soon: bool, rooms: [&mut usize; 2]) {
         if is_soon {
             if self.soon.len() == MOST_SOON {
                 self.soon.pop_front();
             }
             self.soon.push_back(sample);
-        } else if *room > 0 {
-            *room -= 1;
+        } else if rooms.iter().all(|room| **room > 0) {
+            rooms.into_iter().for_each(|room| *room -= 1);
             self.far.push(sample);
         } else {
             self.left_out = self.left_out.max(Some(sample.0));
@@ -188,8 +191,11 @@ impl Head {
             }
         }
         for (uid, signs) in signs {
+            let of_uid = streams.all.iter_mut().filter(|it| it.stream.uid == uid);
+            of_uid.for_each(|it| it.signs.doubted = signs.doubted);
             match streams.all.iter_mut().rfind(|it| it.stream.uid == uid) {
                 Some(last) => last.signs = signs,
+                None if signs.is_empty() => {}
                 None => streams.push(Digests { signs, ..told(uid, 0, &Arc::default()) }),
             }
         }
