@@ -421,6 +421,21 @@ mod tests {
     }
 
     #[test]
+    fn every_process_of_a_writer_is_doubted_and_others_are_not() {
+        let times = [(70.0, 70.0), (75.0, 75.0), (85.0, 85.0)];
+        let rows: [Row<'_>; 4] = [
+            (Metric::Digest, &DIGEST, &[(70.0, 1.0), (85.0, 2.0), (4000.0, 4.0)]),
+            (Metric::Digest, &OTHER, &[(75.0, 3.0)]),
+            (Metric::RenderedTimestamp, &TARGET, &times),
+            (Metric::ProcessNumber, &TARGET, &[(70.0, 5.0), (75.0, 6.0), (85.0, 7.0)]),
+        ];
+        let found = found(&rows, &[]).digests;
+        let signs = |it: &Digests| (it.stream.process, it.signs.doubted, it.signs.ahead);
+        let told: Vec<_> = found.iter().map(signs).collect();
+        assert_eq!(told, [(5, Some(165.0), None), (7, Some(165.0), Some(3895.0)), (6, None, None)]);
+    }
+
+    #[test]
     fn clusters_that_share_their_labels_are_told_apart_by_what_is_to_come_and_by_what_comes_late_in_part() {
         let told = [(70.0, 70.0)];
         let rows: [Row<'_>; 4] = [
