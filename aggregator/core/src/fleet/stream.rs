@@ -265,8 +265,10 @@ impl Stream {
     fn date(&mut self, sample: &DigestSample, evidence: Option<Seconds>) {
         let Some(evidence) = evidence else { return };
         let measured = sample.exposition.rendered as Seconds - evidence;
+        // What was verified stands as of an earlier measure where the scraper's clock was set back since.
+        let is_latest = self.evidence_so_far().is_none_or(|known| evidence >= known);
         // It moves only when it must, so that times stand still, and errs towards later ones.
-        if measured < self.ahead || measured >= self.ahead + CLOCK_SLACK {
+        if measured < self.ahead || (is_latest && measured >= self.ahead + CLOCK_SLACK) {
             self.ahead = measured.floor().max(0.0);
         }
     }
@@ -291,10 +293,10 @@ impl Stream {
             return Accepted::default();
         }
         let evidence = self.evidence(sample, t);
+        let old = self.verified.take();
         self.date(sample, evidence);
         self.fault = None;
         let mut accepted = Accepted::default();
-        let old = self.verified.take();
         names.share(&mut content, old.as_ref().map(|old| &old.content));
         let same_words = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.content.reasons, &content.reasons));
         let mut histories = Vec::with_capacity(content.packages.len());

@@ -192,6 +192,15 @@ fn what_was_stamped_long_before_its_time_does_not_count_when_its_time_comes() {
     }
 }
 
+/// What was verified before stands as of the clock that was right.
+#[test]
+fn a_scrapers_clock_that_is_set_back_makes_no_soak_longer() {
+    for (at, ahead) in [(68, -59), (75, -59), (80, -59), (80, -55), (85, -50), (90, -40)] {
+        let setup = Setup { min_success: 120, spread: 33, backend: Kind::VictoriaMetrics, ..plain() };
+        holds(setup, &[ROLLOUT, (at, Event::Stamps { cluster: 0, ahead })]);
+    }
+}
+
 /// Nobody was there when the samples of a clock that was ahead came, and the last of them are still to come.
 #[test]
 fn who_starts_later_does_not_believe_what_was_stamped_long_before_its_time_either() {
