@@ -236,11 +236,11 @@ impl Cluster {
         result
     }
 
-    /// What is known of a process of which nothing was heard but what is to come: that does not say which one it is.
+    /// What is known of a process of which nothing was verified, and nothing was heard that says which one it is.
     fn unnamed(&mut self, id: &StreamId) -> Box<Stream> {
         let unnamed = StreamId { process: 0, ..id.clone() };
         match self.streams.get(&unnamed) {
-            Some(known) if known.newest.is_none() => self.streams.remove(&unnamed).unwrap_or_default(),
+            Some(known) if known.verified.is_none() => self.streams.remove(&unnamed).unwrap_or_default(),
             _ => Box::default(),
         }
     }

@@ -405,15 +405,22 @@ fn what_is_doubted_is_no_evidence_and_takes_back_what_was_said_before() {
     assert_eq!(story.at(2080.0).as_of, Some(2075.0));
 }
 
-/// What is to come does not say of which process it is.
+/// What is to come does not say of which process it is, nor does a scrape whose other parts are late.
 #[test]
-fn who_was_known_by_what_is_to_come_alone_is_whoever_is_heard_first() {
-    let mut story = story();
-    let mut soon = story.digests("i", &[], &r1());
-    (soon.stream.process, soon.signs.soon) = (0, vec![2030.0]);
-    story.fleet.hear(&soon, 2000.0);
-    let story = story.scraped("i", &[2030.0, 2045.0], &r1()).answered(2045.0);
-    assert_eq!((story.fleet.streams().count(), story.at(2045.0).standing), (1, Fresh));
+fn what_did_not_say_of_which_process_it_is_was_of_the_one_that_is_heard_first() {
+    for is_late in [false, true] {
+        let mut story = story();
+        let mut unnamed = story.digests("i", &[], &r1());
+        unnamed.stream.process = 0;
+        if is_late {
+            (unnamed.lack, unnamed.seen) = (Some("its process number is missing".to_owned()), Some(2000.0));
+        } else {
+            unnamed.signs.soon = vec![2030.0];
+        }
+        story.fleet.hear(&unnamed, 2000.0);
+        let story = story.scraped("i", &[2030.0, 2045.0], &r1()).answered(2045.0);
+        assert_eq!((story.fleet.streams().count(), story.at(2045.0).standing), (1, Fresh), "{is_late}");
+    }
 }
 
 /// Nobody knows how far apart its scrapes are: what it says counts until a minute's would have come twice.
