@@ -31,8 +31,8 @@ async fn replicas_restarts_and_external_labels_make_no_gate_flap() {
         let a = Prometheus::start(rig, &replica(&cluster.exporter, "a", &backend)).await?;
         let b = Prometheus::start(rig, &replica(&cluster.exporter, "b", &backend)).await?;
         let mut options = AggregatorOptions::new(backend.url());
-        // Remote write takes its time.
-        options.settle_delay = "3s";
+        // Remote write takes its time, and VictoriaMetrics some seconds to show each series that is new.
+        options.settle_delay = "6s";
         let hub = Hub::start_with(rig, &etcd, options).await?;
         cluster.deliver(APP, &revision(1)).await?;
         hub.report(APP, "40s", json!({})).await?;
