@@ -201,6 +201,16 @@ fn a_scrapers_clock_that_is_set_back_makes_no_soak_longer() {
     }
 }
 
+/// What the right clock dates is not corrected by what the fast one was ahead.
+#[test]
+fn an_exporters_clock_that_is_set_right_makes_no_soak_longer() {
+    for ahead in [20, 40, 55] {
+        let setup = Setup { min_success: 120, clusters: vec![(Dates::Own, ahead)], ..plain() };
+        let recovers = Event::Break { cluster: 0, recovers: Some(10) };
+        holds(setup, &[ROLLOUT, (100, Event::Clock { cluster: 0, ahead: 0 }), (160, recovers)]);
+    }
+}
+
 /// Nobody was there when the samples of a clock that was ahead came, and the last of them are still to come.
 #[test]
 fn who_starts_later_does_not_believe_what_was_stamped_long_before_its_time_either() {
