@@ -67,7 +67,7 @@ pub struct Digests {
     pub lack: Option<String>,
     /// When the newest one was scraped; None where that is among the samples.
     pub seen: Option<Seconds>,
-    /// What is to come shows of it.
+    /// What samples show whose time has not come.
     pub signs: Signs,
 }
 

@@ -10,7 +10,8 @@ impl Fleet {
     /// - a live stream of a cluster of which another one was found
     /// - all streams of a cluster, where the last news came after `since`, or others of its name were found, or heard since then.
     ///
-    /// What was found before is no finding once its stream may be silent, nor is what is no evidence and may have been found before.
+    /// What was found before is no finding once its stream may be silent, nor are stamps that come soon: a look
+    /// may have found them before.
     pub fn missing(&self, feed: &str, found: &[Digests], t: Seconds, since: Seconds) -> Vec<String> {
         let mut found = found.chunk_by(|a, b| a.cluster == b.cluster).peekable();
         let mut missing = Vec::new();

@@ -236,7 +236,7 @@ impl Cluster {
         result
     }
 
-    /// What is known of a process of which nothing was verified, and nothing was heard that says which one it is.
+    /// The stream of a process that has not said which one it is, as long as nothing of it was verified; else a new one.
     fn unnamed(&mut self, id: &StreamId) -> Box<Stream> {
         let unnamed = StreamId { process: 0, ..id.clone() };
         match self.streams.get(&unnamed) {

@@ -84,7 +84,7 @@ pub(super) struct Stream {
     rendered_skew: Option<Seconds>,
     /// By how much samples were stamped ahead that are not believed, and at which poll the last of them was found.
     stamped_ahead: Option<(Seconds, Seconds)>,
-    /// What is stamped until then may be as old as those.
+    /// Samples that are stamped until then may be as old as those.
     doubted: Seconds,
     /// By how much times of the cluster's clock are ahead of the evidence, never too much.
     ahead: Seconds,

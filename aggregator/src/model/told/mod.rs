@@ -27,6 +27,11 @@ fn plain() -> Setup {
 
 const ROLLOUT: (u16, Event) = (0, Event::Deliver { cluster: 0, to: 1, takes: 3, good: true });
 
+/// The clock of the machine on which exporter and scraper of the first cluster run is set.
+fn set_clock(at: u16, ahead: i16) -> [(u16, Event); 2] {
+    [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })]
+}
+
 #[track_caller]
 fn holds(setup: Setup, events: &[(u16, Event)]) {
     let story = Story { setup, events: events.to_vec() };
@@ -216,14 +221,11 @@ fn an_exporters_clock_that_is_set_right_makes_no_soak_longer() {
 fn who_starts_later_does_not_believe_what_was_stamped_long_before_its_time_either() {
     for backend in [Kind::Prometheus, Kind::VictoriaMetrics] {
         for is_dead in [false, true] {
-            let clock = |at, ahead| {
-                [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })]
-            };
             let gone = (300, Event::Unscraped { cluster: 0, lasts: if is_dead { 900 } else { 1 } });
             let events = [
                 vec![ROLLOUT],
-                clock(100, 600).to_vec(),
-                clock(300, 0).to_vec(),
+                set_clock(100, 600).to_vec(),
+                set_clock(300, 0).to_vec(),
                 vec![gone, (300, BREAKS), (720, Event::Killed { away: 20 }), (1000, Event::LostWrite)],
             ];
             holds(Setup { backend, ..plain() }, &events.concat());
@@ -466,11 +468,12 @@ fn what_is_held_up_and_repeated_seems_younger_by_no_more_than_clocks_may_be_ahea
 /// Its clock was an hour ahead when the gateway got what it repeats, and is right again.
 #[test]
 fn what_a_clock_dated_far_ahead_is_not_later_than_what_comes_after() {
-    let all =
-        |at, ahead| [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })];
     let repeated = Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 73 };
-    let events =
-        [vec![ROLLOUT, (398, repeated), (399, BREAKS)], all(362, 3600).to_vec(), all(440, 0).to_vec()];
+    let events = [
+        vec![ROLLOUT, (398, repeated), (399, BREAKS)],
+        set_clock(362, 3600).to_vec(),
+        set_clock(440, 0).to_vec(),
+    ];
     holds(Setup { replicas: 2, backend: Kind::VictoriaMetrics, ..plain() }, &events.concat());
 }
 

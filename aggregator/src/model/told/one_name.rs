@@ -1,6 +1,6 @@
 //! Another cluster reports under the name of one of which a gate asks: nobody may be heard alone who is not alone.
 
-use super::{BREAKS, holds, plain};
+use super::{BREAKS, holds, plain, set_clock};
 use crate::model::backend::Kind;
 use crate::model::backend::Part::Heads;
 use crate::model::story::{Dates, Event, Setup};
@@ -144,11 +144,9 @@ fn an_old_stamp_of_the_future_hides_no_other() {
 /// The backend takes what is stamped before: that is later than what was found, and no stamp shows it.
 #[test]
 fn a_cluster_whose_stamps_are_set_back_for_a_while_is_not_silent() {
-    let clock =
-        |at, ahead| [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })];
     let setup = Setup { backend: Kind::VictoriaMetrics, spread: 7, apart: true, ..plain() };
     let broken = [(20, BREAKS), (125, Event::Impostor { revision: 1, lasts: 331 })];
-    let events = [&broken[..], &clock(297, -46), &clock(342, 0), &[(342, BREAKS)]].concat();
+    let events = [&broken[..], &set_clock(297, -46), &set_clock(342, 0), &[(342, BREAKS)]].concat();
     holds(setup, &events);
 }
 

@@ -20,7 +20,7 @@ use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::Foreseen;
-use super::head::{Head, MOST, MOST_FAR, STREAMS};
+use super::head::{Head, MOST_FAR, MOST_FAR_OF_CLUSTER, STREAMS};
 use super::part_digests::{Room, Speech};
 use super::recognition::Last;
 use super::window::{Window, milliseconds};
@@ -277,7 +277,7 @@ impl Sink for Heads {
                     && let Some(noted) = head.coming(speech().uid)
                 {
                     let cluster = labels.get(&self.config.exporters.cluster_label).unwrap_or_default();
-                    let room = self.room_of_clusters.entry(cluster.to_owned()).or_insert(MOST);
+                    let room = self.room_of_clusters.entry(cluster.to_owned()).or_insert(MOST_FAR_OF_CLUSTER);
                     for sample in to_come {
                         let rooms = [&mut *room, &mut self.room_for_far];
                         noted.add(in_milliseconds(sample), sample.at <= believed, rooms);

@@ -10,7 +10,7 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::fleet::Signs;
 use statusbridge_core::time::Seconds;
 
-use super::head::{Coming, Head, MOST, MOST_FAR, Stamped};
+use super::head::{Coming, Head, MOST_FAR, MOST_FAR_OF_CLUSTER, Stamped};
 use super::window::{Window, milliseconds, seconds};
 
 /// The labels of a stream, and a cluster's UID.
@@ -80,8 +80,8 @@ pub(super) struct Foreseen {
 }
 
 impl Foreseen {
-    /// Takes samples that were found before their time from what came under a stream's labels, and notes those that are now. What is to come
-    /// shows this, by the clusters' UIDs.
+    /// Takes samples that a poll found before their time from what came under a stream's labels, and notes those that this one finds
+    /// so. Gives what they show, by the clusters' UIDs.
     pub(super) fn sift(
         &mut self,
         cluster: &str,
@@ -104,7 +104,7 @@ impl Foreseen {
             let writer = (labels.clone(), uid);
             let mut noted = of_cluster.writers.remove(&writer).unwrap_or_default();
             let before = noted.far.len();
-            let room = (MOST - of_cluster.samples).min(MOST_FAR - self.samples) + before;
+            let room = (MOST_FAR_OF_CLUSTER - of_cluster.samples).min(MOST_FAR - self.samples) + before;
             signs.insert(uid, noted.note(to_come, window, room));
             of_cluster.samples = of_cluster.samples - before + noted.far.len();
             self.samples = self.samples - before + noted.far.len();
@@ -172,7 +172,7 @@ mod tests {
             let speech = Arc::new(Speech::new("2", "00000000000a"));
             let samples = all.iter().map(|(at, value)| (at * 1000, Some(*value)));
             head.digests.push((speech.clone(), samples.clone().filter(|(at, _)| *at <= t * 1000).collect()));
-            let (mut room, mut room_of_all) = (2 * MOST, MOST_FAR);
+            let (mut room, mut room_of_all) = (2 * MOST_FAR_OF_CLUSTER, MOST_FAR);
             for sample in samples.filter(|(at, _)| *at > now * 1000) {
                 let to_come = head.coming(speech.uid).unwrap();
                 to_come.add(sample, sample.0 <= (now + BELIEVED) * 1000, [&mut room, &mut room_of_all]);
@@ -257,11 +257,11 @@ mod tests {
     fn while_more_are_to_come_than_are_noted_all_is_doubted_and_a_sign_of_life() {
         let mut polls = polls();
         polls.poll(85, &[]);
-        let all: Vec<(i64, u64)> = (0..=MOST as i64).map(|n| (200 + n, 1)).collect();
-        let latest = 200 + MOST as i64;
+        let all: Vec<(i64, u64)> = (0..=MOST_FAR_OF_CLUSTER as i64).map(|n| (200 + n, 1)).collect();
+        let latest = 200 + MOST_FAR_OF_CLUSTER as i64;
         let far = |now: i64| signs(&[], Some((latest - now) as Seconds), Some((now + BELIEVED) as Seconds));
         for now in [100, 115, 140] {
-            assert_eq!((polls.poll(now, &all).1, polls.foreseen.samples), (far(now), MOST));
+            assert_eq!((polls.poll(now, &all).1, polls.foreseen.samples), (far(now), MOST_FAR_OF_CLUSTER));
         }
         // All are known from here on.
         polls.foreseen.forget_before(210.0);
@@ -273,7 +273,8 @@ mod tests {
     fn what_was_not_noted_for_want_of_room_is_doubted_when_its_time_comes() {
         let mut polls = polls();
         let last = (200, 1);
-        let all: Vec<(i64, u64)> = (0..MOST as u64).map(|value| (170, value)).chain([last]).collect();
+        let all: Vec<(i64, u64)> =
+            (0..MOST_FAR_OF_CLUSTER as u64).map(|value| (170, value)).chain([last]).collect();
         assert_eq!(polls.poll(100, &all).1, signs(&[], Some(100.0), Some(160.0)));
         assert_eq!(polls.poll(145, &[last]).1, signs(&[200.0], None, Some(205.0)));
         assert_eq!(polls.poll(206, &[last]).1, signs(&[], None, Some(205.0)));
@@ -282,13 +283,13 @@ mod tests {
     #[test]
     fn clusters_note_no_more_than_there_is_room_for_and_one_takes_no_more_than_its_own() {
         let mut polls = polls();
-        let all: Vec<(i64, u64)> = (0..MOST as i64).map(|n| (200 + n, 1)).collect();
+        let all: Vec<(i64, u64)> = (0..MOST_FAR_OF_CLUSTER as i64).map(|n| (200 + n, 1)).collect();
         for instance in ["i", "j", "k"] {
             polls.labels = Arc::new(stream(&[("instance", instance)]));
             assert!(polls.look(100, &all).1.ahead.is_some());
-            assert_eq!(polls.foreseen.samples, MOST);
+            assert_eq!(polls.foreseen.samples, MOST_FAR_OF_CLUSTER);
         }
-        for number in 1..=MOST_FAR / MOST {
+        for number in 1..=MOST_FAR / MOST_FAR_OF_CLUSTER {
             polls.cluster = number.to_string();
             assert!(polls.look(100, &all).1.ahead.is_some());
         }

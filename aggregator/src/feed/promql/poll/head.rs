@@ -17,12 +17,12 @@ use super::window::milliseconds;
 
 /// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
 /// is among them where a scrape takes at least a second.
-pub(super) const SAMPLES: usize = 64;
+const SAMPLES: usize = 64;
 /// Digests that will be believed when their time comes: so many of a cluster are looked at, under the labels of a stream.
 const MOST_SOON: usize = 64;
-/// Digests that are stamped too far ahead: so many are looked at in one poll, and noted, under a cluster's name. They come in two days of scrapes
-/// every five seconds.
-pub(super) const MOST: usize = 40_000;
+/// Digests that are stamped too far ahead: a poll looks at so many under a cluster's name, and notes them. They come in two days of
+/// scrapes every five seconds.
+pub(super) const MOST_FAR_OF_CLUSTER: usize = 40_000;
 /// The same of all.
 pub(super) const MOST_FAR: usize = 2_000_000;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
@@ -132,7 +132,7 @@ impl Head {
         signs: BTreeMap<Option<Fingerprint>, Signs>,
         no_parts: &Arc<Parts>,
     ) -> OfHead {
-        let mut streams = OfHead { all: Vec::new(), is_crowded: self.is_crowded, speech: None };
+        let mut streams = OfHead { all: Vec::new(), is_crowded: false, speech: None };
         let told = |uid, process, contract: &Arc<str>| Digests {
             cluster: cluster.to_owned(),
             stream: StreamId { labels: labels.clone(), uid, process },
