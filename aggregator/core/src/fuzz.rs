@@ -27,6 +27,7 @@ const LARGEST_OBJECT: usize = 1_500_000;
 fn an_exposition_is_taken_or_refused() {
     bolero::check!(name = "exposition").for_each(|bytes: &[u8]| {
         let origin = Origin {
+            feed: "".into(),
             cluster: "c".to_owned(),
             stream: [("cluster".to_owned(), "c".to_owned())].into(),
             at: T,

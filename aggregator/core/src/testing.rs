@@ -18,7 +18,7 @@ use statusbridge_api::PackageRef;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample};
 
-use crate::fleet::{DigestSample, Digests, Fleet, Heard, StreamId};
+use crate::fleet::{DigestSample, Digests, FeedName, Fleet, Heard, StreamId};
 use crate::reconcile::feeds::{Failure, Feeds, Planned, Polled};
 use crate::reconcile::holds::Holds;
 use crate::reconcile::profiles::Settings;
@@ -191,6 +191,7 @@ impl Exposition {
     pub fn stream(&self, labels: &[(&str, &str)]) -> StreamId {
         StreamId {
             labels: stream(labels).into(),
+            feed: FeedName::default(),
             uid: Fingerprint::from_value(self.uid),
             process: self.process,
         }
@@ -232,7 +233,7 @@ pub const SCRAPES: Seconds = 15.0;
 pub fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Digests {
     let stream = said.stream(labels);
     Digests {
-        cluster: stream.labels.get("cluster").cloned().unwrap_or_default(),
+        cluster: stream.labels.get("cluster").map_or("", String::as_str).into(),
         stream,
         contract: CONTRACT_VERSION.into(),
         samples: at.iter().map(|at| said.sample(*at)).collect(),
@@ -242,7 +243,20 @@ pub fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Di
 
 /// Has a fleet know what a stream says at `at`, and said a scrape before: whole and right away.
 pub fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: Seconds) {
-    tell_digests(fleet, &digests(labels, said, &[at - SCRAPES, at]), said, at);
+    tell_by("", fleet, labels, said, at);
+}
+
+/// The same, by a feed of this name.
+pub(crate) fn tell_by(
+    feed: &str,
+    fleet: &mut Fleet,
+    labels: &[(&str, &str)],
+    said: &Exposition,
+    at: Seconds,
+) {
+    let mut digests = digests(labels, said, &[at - SCRAPES, at]);
+    digests.stream.feed = feed.into();
+    tell_digests(fleet, &digests, said, at);
 }
 
 /// Has a fleet hear digest samples, and read what they attest.

@@ -14,7 +14,7 @@ use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, Version, exposition, label};
 use tracing::warn;
 
-use crate::fleet::{DigestSample, Digests, Exposition, Fleet, Heard, Signs, StreamId, lack_of};
+use crate::fleet::{DigestSample, Digests, Exposition, FeedName, Fleet, Heard, Signs, StreamId, lack_of};
 use crate::sample::{Sample, excerpt};
 use crate::time::Seconds;
 use crate::verify::{Attested, Content, Excess, Gathered, diagnose, verify, with_unknown};
@@ -29,6 +29,8 @@ const NAME: usize = 100;
 pub struct Origin {
     /// Name of the cluster.
     pub cluster: String,
+    /// The feed that brings it.
+    pub feed: FeedName,
     /// What tells its exporter from others.
     pub stream: StreamLabels,
     /// When it was asked for, or began to arrive, by our own clock: it is not younger than that.
@@ -94,7 +96,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     exposition::read(text, |sample| found.take(&sample))?;
     found.fault.map_or(Ok(()), Err)?;
     let Head { contract, uid, digest } = found.digest.take().ok_or(NoExposition::NoDigest)?;
-    let Origin { cluster, stream: labels, at } = origin;
+    let Origin { cluster, feed, stream: labels, at } = origin;
     let samples = found.gathered.samples;
     let process = found.gathered.process;
     let lack = match (uid, digest, found.rendered.flatten(), process) {
@@ -108,7 +110,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
         digest: digest.unwrap_or_default(),
         rendered: found.rendered.flatten().unwrap_or_default(),
     };
-    let stream = StreamId { labels: labels.into(), uid, process: process.unwrap_or_default() };
+    let stream = StreamId { feed, labels: labels.into(), uid, process: process.unwrap_or_default() };
     let attested = Attested { state: exposition.state(), process: stream.process };
     let said = match lack {
         None => verify(found.gathered, attested),
@@ -117,7 +119,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     let known = lack.is_none().then_some(DigestSample { at, exposition });
     let (samples_of_it, is_torn) = (known.into_iter().collect(), said.is_err());
     let digests = Digests {
-        cluster,
+        cluster: cluster.into(),
         stream,
         contract: contract.into(),
         samples: samples_of_it,
@@ -223,7 +225,7 @@ impl Evidence {
     /// Brings the fleet up to what the exposition says, at `t`.
     pub fn fold(self, fleet: &mut Fleet, t: Seconds) -> Outcome {
         let Self { digests, said, unknown, .. } = self;
-        let key = (digests.cluster.as_str(), &digests.stream);
+        let key = (&*digests.cluster, &digests.stream);
         let heard = fleet.hear(&digests, t);
         let content = match (heard, said) {
             (Heard::Old, _) => return Outcome::Old,

@@ -8,7 +8,12 @@ use crate::testing::{Exposition, healthy, package, stream, text};
 const T: Seconds = 1_000_000.0;
 
 fn origin(cluster: &str, at: Seconds) -> Origin {
-    Origin { cluster: cluster.into(), stream: stream(&[("cluster", cluster), ("instance", "i")]), at }
+    Origin {
+        cluster: cluster.into(),
+        feed: "".into(),
+        stream: stream(&[("cluster", cluster), ("instance", "i")]),
+        at,
+    }
 }
 
 fn exposition(revision: &str) -> Exposition {

@@ -2,21 +2,10 @@
 
 use std::sync::Arc;
 
-use statusbridge_contract::stream::StreamLabels;
-
 use super::Fleet;
 
 /// Name of a feed, as the configuration gives it; empty for the only one.
 pub type FeedName = Arc<str>;
-
-/// The label that tells streams of one feed from those of another. No pipeline gives it: it is added
-/// here, and only where feeds have names.
-pub const FEED_LABEL: &str = "statusbridge_feed";
-
-/// The feed that a stream came by.
-pub fn feed_of(stream: &StreamLabels) -> &str {
-    stream.get(FEED_LABEL).map_or("", String::as_str)
-}
 
 /// Whoever lets others work on a fleet: the fleet itself, or the way to the task that owns it.
 pub trait Access: Send {

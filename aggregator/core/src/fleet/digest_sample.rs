@@ -1,22 +1,62 @@
 //! Digest samples: what a look at a stream finds before anything of it is read.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Digest, Fingerprint};
 
+use super::FeedName;
 use crate::time::Seconds;
 
 /// What tells one stream from another: one process of one cluster's exporter, as one replica of a backend saw it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StreamId {
+    /// The feed that brings it.
+    pub feed: FeedName,
     /// The labels that the pipeline gave it.
     pub labels: Arc<StreamLabels>,
     /// Of the cluster, as the digest's label says it.
     pub uid: Option<Fingerprint>,
     /// Number of the process; 0 where no exposition says it.
     pub process: u64,
+}
+
+impl Ord for StreamId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Mostly the very same: a feed keeps them from poll to poll.
+        let labels = if Arc::ptr_eq(&self.labels, &other.labels) {
+            Ordering::Equal
+        } else {
+            self.labels.cmp(&other.labels)
+        };
+        let rest = |it: &Self| (it.uid, it.process);
+        labels.then_with(|| rest(self).cmp(&rest(other))).then_with(|| self.feed.cmp(&other.feed))
+    }
+}
+
+impl StreamId {
+    /// Whether both are processes of one cluster that one feed brings under the same labels.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        (&self.labels, self.uid, &self.feed) == (&other.labels, other.uid, &other.feed)
+    }
+
+    /// In words what of labels and feed some other one does not have.
+    pub(super) fn but<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> Vec<String> {
+        let differs = |(name, value): &(&String, &String)| {
+            others.clone().any(|other| other.labels.get(*name) != Some(*value))
+        };
+        let labels = self.labels.iter().filter(differs).map(|(name, value)| format!("{name}=\"{value}\""));
+        let feed = others.clone().any(|other| other.feed != self.feed).then(|| format!("feed {}", self.feed));
+        feed.into_iter().chain(labels).collect()
+    }
+}
+
+impl PartialOrd for StreamId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// One exposition's digest, with when it was rendered.
@@ -52,7 +92,7 @@ pub type Parts = BTreeMap<Box<str>, u64>;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Digests {
     /// Name of the cluster, as the pipeline gives it.
-    pub cluster: String,
+    pub cluster: Arc<str>,
     /// The stream.
     pub stream: StreamId,
     /// Contract version of the newest.

@@ -1,7 +1,7 @@
 //! Whom a look at a feed missed.
 
 use super::stream::Stream;
-use super::{Digests, Fleet, StreamId, feed_of};
+use super::{Digests, Fleet, StreamId};
 use crate::time::Seconds;
 
 impl Fleet {
@@ -16,9 +16,9 @@ impl Fleet {
         let mut found = found.chunk_by(|a, b| a.cluster == b.cluster).peekable();
         let mut missing = Vec::new();
         for (name, cluster) in &self.clusters {
-            let is_before = |all: &&[Digests]| all.first().is_some_and(|it| it.cluster < *name);
+            let is_before = |all: &&[Digests]| all.first().is_some_and(|it| *it.cluster < **name);
             while found.next_if(is_before).is_some() {}
-            let of_name = |all: &&[Digests]| all.first().is_some_and(|it| it.cluster == *name);
+            let of_name = |all: &&[Digests]| all.first().is_some_and(|it| *it.cluster == **name);
             let here = found.next_if(of_name).unwrap_or_default();
             let is_ahead = |it: &Digests| it.signs.ahead.is_some();
             let is_there = |it: &&Digests| !it.samples.is_empty() || it.lack.is_some() || is_ahead(it);
@@ -36,7 +36,7 @@ impl Fleet {
                     None => here().next().is_some() || is_heard(),
                 }
             };
-            if cluster.streams.iter().any(|(id, it)| misses(id, it) && feed_of(&id.labels) == feed) {
+            if cluster.streams.iter().any(|(id, it)| misses(id, it) && *id.feed == *feed) {
                 missing.push(name.clone());
             }
         }

@@ -35,7 +35,7 @@ mod vote;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use access::{Access, FEED_LABEL, FeedName, feed_of};
+pub use access::{Access, FeedName};
 pub use changes::{Clusters, Mark, Since};
 pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, Signs, StreamId};
 pub use identity::IdentityLabels;
@@ -98,6 +98,8 @@ struct Cluster {
     streams: BTreeMap<StreamId, Box<Stream>>,
     /// When a stream was heard last for which there was no room beside those that go on.
     crowded: Option<Seconds>,
+    /// What [`Cluster::face`] was when that was noted last.
+    face: Option<u64>,
     /// How often silent streams were looked for.
     #[cfg(test)]
     looks: std::sync::atomic::AtomicUsize,
@@ -138,6 +140,25 @@ impl Cluster {
         meant.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id)
     }
 
+    /// Takes note of digest samples that the poll at `t` found, and says what they call for. What does not say of which
+    /// process it is, as stamps of the future, is taken for what comes of the one that was heard last.
+    fn hear(
+        &mut self,
+        digests: &Digests,
+        t: Seconds,
+        settings: &FleetSettings,
+        changes: &mut Changes,
+    ) -> Heard {
+        let Digests { stream, samples, lack, .. } = digests;
+        let says_who = lack.is_none() && !samples.is_empty();
+        let last = if says_who { None } else { self.last_heard(|id| id.is_beside(stream)).cloned() };
+        let id = last.as_ref().unwrap_or(stream);
+        if !self.has_room(id, t, changes) {
+            return Heard::Unusable;
+        }
+        self.change(id, changes, |stream| stream.hear(digests, t, settings))
+    }
+
     /// Streams that are silent while another goes on, the one that was heard longest ago first.
     fn silent(&self) -> Vec<StreamId> {
         #[cfg(test)]
@@ -149,8 +170,7 @@ impl Cluster {
 
     /// Forgets the process that was heard longest ago, where too many are known under the labels of a new one.
     fn make_room(&mut self, id: &StreamId, changes: &mut Changes) {
-        let same =
-            self.streams.iter().filter(|(known, _)| (&known.labels, known.uid) == (&id.labels, id.uid));
+        let same = self.streams.iter().filter(|(known, _)| known.is_beside(id));
         if same.clone().count() < KEPT_STREAMS {
             return;
         }
@@ -224,7 +244,6 @@ impl Cluster {
         changes: &mut Changes,
         change: impl FnOnce(&mut Stream) -> R,
     ) -> R {
-        let face = self.face();
         let result = if let Some(known) = self.streams.get_mut(id) {
             change(known)
         } else {
@@ -232,7 +251,7 @@ impl Cluster {
             let known = self.unnamed(id);
             change(self.streams.entry(id.clone()).or_insert(known))
         };
-        self.changed(face, changes);
+        self.changed(changes);
         result
     }
 
@@ -246,21 +265,23 @@ impl Cluster {
     }
 
     /// Takes note of whether it is what it was.
-    fn changed(&self, before: Option<u64>, changes: &mut Changes) {
-        if before.is_none() || self.face() != before {
+    fn changed(&mut self, changes: &mut Changes) {
+        let face = self.face();
+        if face.is_none() || face != self.face {
             changes.cluster(self.place);
         }
+        self.face = face;
         changes.evidence(self);
     }
 
-    /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now, and a clock
-    /// that was wrong may be right: gives what it was.
-    fn looked(&mut self, feed: &str, t: Seconds) -> Option<Option<u64>> {
-        let is_skewed = || self.streams.values().any(|stream| stream.skew().is_some());
-        let face = (self.streams.len() > 1 || is_skewed()).then(|| self.face());
-        let of_feed = self.streams.iter_mut().filter(|(id, _)| feed_of(&id.labels) == feed);
+    /// Takes note that a feed was looked at. Whether that may change anything but for the streams of the feed: where there are
+    /// several, who is silent may be another now, and a clock that was wrong may be right.
+    fn looked(&mut self, feed: &str, t: Seconds) -> bool {
+        let may_change =
+            self.streams.len() > 1 || self.streams.values().any(|stream| stream.skew().is_some());
+        let of_feed = self.streams.iter_mut().filter(|(id, _)| *id.feed == *feed);
         of_feed.for_each(|(_, stream)| stream.looked(t));
-        face
+        may_change
     }
 
     /// The stream of this cluster that was verified last and says that a source is up.
@@ -344,17 +365,20 @@ impl Fleet {
     /// Takes note of digest samples that the poll at `t` found, and says what they call for.
     pub fn hear(&mut self, digests: &Digests, t: Seconds) -> Heard {
         let settings = self.settings;
-        if digests.samples.is_empty() && digests.lack.is_none() {
-            return self.look_ahead(digests, t);
-        }
-        let known = digests.lack.as_ref().and_then(|_| self.last_of(&digests.cluster, &digests.stream));
-        let stream = known.as_ref().unwrap_or(&digests.stream);
-        self.change(&digests.cluster, |cluster, changes| {
-            if !cluster.has_room(stream, t, changes) {
-                return Heard::Unusable;
-            }
-            cluster.change(stream, changes, |stream| stream.hear(digests, t, &settings))
-        })
+        self.change(&digests.cluster, |cluster, changes| cluster.hear(digests, t, &settings, changes))
+    }
+
+    /// The same of all that the poll found, in the order of clusters: as these are kept so, none is looked up.
+    pub fn hear_all(&mut self, found: &[Digests], t: Seconds) -> Vec<Heard> {
+        let mut known = self.clusters.iter_mut().peekable();
+        let of_known = found.iter().map(|digests| {
+            while known.next_if(|(name, _)| name.as_str() < &*digests.cluster).is_some() {}
+            let (_, cluster) = known.peek_mut().filter(|(name, _)| name.as_str() == &*digests.cluster)?;
+            Some(cluster.hear(digests, t, &self.settings, &mut self.changes))
+        });
+        let of_known: Vec<Option<Heard>> = of_known.collect();
+        let of_all = found.iter().zip(of_known);
+        of_all.map(|(digests, heard)| heard.unwrap_or_else(|| self.hear(digests, t))).collect()
     }
 
     /// Takes note that the poll at `t` found more streams of a cluster than are kept: not all were told.
@@ -362,25 +386,6 @@ impl Fleet {
         if let Some(cluster) = self.clusters.get_mut(cluster) {
             cluster.crowd(t, &mut self.changes);
         }
-    }
-
-    /// There are only stamps of the future: they are taken for those of the process that was heard last.
-    fn look_ahead(&mut self, digests: &Digests, t: Seconds) -> Heard {
-        let known = self.last_of(&digests.cluster, &digests.stream);
-        let id = known.as_ref().unwrap_or(&digests.stream);
-        self.change(&digests.cluster, |cluster, changes| {
-            if cluster.has_room(id, t, changes) {
-                cluster.change(id, changes, |stream| stream.look_ahead(&digests.signs, t));
-            }
-            Heard::Unusable
-        })
-    }
-
-    /// The stream of the same labels and cluster that was heard last: what does not say of which process it is, comes
-    /// from there.
-    fn last_of(&self, cluster: &str, stream: &StreamId) -> Option<StreamId> {
-        let is_same = |id: &StreamId| (&id.labels, id.uid) == (&stream.labels, stream.uid);
-        self.clusters.get(cluster)?.last_heard(is_same).cloned()
     }
 
     /// Takes the verified content that a digest sample attests.
@@ -392,10 +397,9 @@ impl Fleet {
         t: Seconds,
     ) -> Accepted {
         let cluster = Self::cluster(&mut self.clusters, &mut self.changes, &self.speakers, name);
-        let face = cluster.face();
         if let Err(fault) = cluster.make_room_for(id, stream::bytes(&content), &mut self.changes) {
             cluster.streams.entry(id.clone()).or_default().reject(fault.clone());
-            cluster.changed(face, &mut self.changes);
+            cluster.changed(&mut self.changes);
             return Accepted { refused: Some(fault), ..Accepted::default() };
         }
         let mut stream = cluster.streams.remove(id).unwrap_or_default();
@@ -415,7 +419,8 @@ impl Fleet {
             stream.accept(sample, content, t, &mut self.names, |key| changes.package(key), sibling);
         accepted.claims.extend(unbelieved);
         cluster.streams.insert(id.clone(), stream);
-        cluster.changed(face.filter(|_| same_sources), &mut self.changes);
+        cluster.face = cluster.face.filter(|_| same_sources);
+        cluster.changed(&mut self.changes);
         accepted
     }
 
@@ -449,14 +454,13 @@ impl Fleet {
         let before = t - self.settings.forget_after;
         let changes = &mut self.changes;
         self.clusters.retain(|_, cluster| {
-            let face = cluster.looked(feed, t);
-            let mut changed = face.is_some_and(|face| face.is_none() || cluster.face() != face);
+            let mut may_change = cluster.looked(feed, t);
             let replaced = cluster.replaced();
             cluster.streams.retain(|id, stream| {
-                let is_old = feed_of(&id.labels) == feed && stream.last_heard() < before;
+                let is_old = *id.feed == *feed && stream.last_heard() < before;
                 let stays = !is_old && !replaced.contains(id);
                 if !stays {
-                    changed = true;
+                    may_change = true;
                     let verified = stream.verified.iter();
                     verified
                         .flat_map(|v| v.content.packages.keys().iter())
@@ -465,13 +469,10 @@ impl Fleet {
                 stays
             });
             let stays = !cluster.streams.is_empty();
-            match (stays, changed) {
-                (false, _) => changes.gone(cluster.place),
-                (true, true) => {
-                    changes.cluster(cluster.place);
-                    changes.evidence(cluster);
-                }
-                (true, false) => {}
+            if !stays {
+                changes.gone(cluster.place);
+            } else if may_change {
+                cluster.changed(changes);
             }
             stays
         });
@@ -481,7 +482,7 @@ impl Fleet {
     pub fn unanswered(&mut self, feed: &str, error: String) {
         self.errors.insert(feed.into(), named(feed, &error));
         let streams = self.clusters.values_mut().flat_map(|cluster| &mut cluster.streams);
-        streams.filter(|(id, _)| feed_of(&id.labels) == feed).for_each(|(_, stream)| stream.cut_off());
+        streams.filter(|(id, _)| *id.feed == *feed).for_each(|(_, stream)| stream.cut_off());
         self.changes.everything();
     }
 

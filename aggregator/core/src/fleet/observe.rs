@@ -7,11 +7,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use statusbridge_api::PackageRef;
 use statusbridge_contract::Fingerprint;
 
-use super::digest_sample::StreamId;
 use super::observation::reason;
 use super::stream::{Skew, Stream};
 use super::vote::{Vote, oldest};
-use super::{Cluster, Fleet, MOST_STREAMS, Observation, Row, Standing, feed_of, key};
+use super::{Cluster, Fleet, MOST_STREAMS, Observation, Row, Standing, key};
 use crate::time::Seconds;
 use crate::verify::package::key_in;
 
@@ -275,7 +274,7 @@ impl<'a> Question<'a> {
             }
             None => "nothing was ever verified".to_owned(),
         };
-        if let Some(error) = cluster.streams.keys().find_map(|id| self.fleet.error_of(feed_of(&id.labels))) {
+        if let Some(error) = cluster.streams.keys().find_map(|id| self.fleet.error_of(&id.feed)) {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }
@@ -323,21 +322,16 @@ impl<'a> Question<'a> {
         let Some(first) = live.iter().find(|vote| vote.id.uid == Some(uid)) else {
             return format!("uid {uid}");
         };
-        let differs = |(name, value): &(&String, &String)| {
-            live.iter().any(|vote| vote.id.labels.get(*name) != Some(*value))
-        };
-        let labels: Vec<String> =
-            first.id.labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(4).collect();
+        let mut labels = first.id.but(live.iter().map(|vote| vote.id));
+        labels.truncate(4);
         format!("uid {uid} ({})", labels.join(", "))
     }
 
     fn show(&self, vote: &Vote<'_>, other: &Vote<'_>) -> String {
-        let differs = |(name, value): &(&String, &String)| other.id.labels.get(*name) != Some(*value);
-        let StreamId { labels, process, .. } = vote.id;
-        let mut labels: Vec<String> =
-            labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(3).collect();
+        let mut labels = vote.id.but(std::iter::once(other.id));
+        labels.truncate(3);
         if labels.is_empty() {
-            labels.push(format!("process {process}"));
+            labels.push(format!("process {}", vote.id.process));
         }
         let state = match self.row(vote.stream) {
             Some(row) => format!(

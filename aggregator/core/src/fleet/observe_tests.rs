@@ -488,7 +488,7 @@ fn the_newest_that_is_not_known_is_read_first_and_older_ones_after_it() {
     // The one in between confirms what is known.
     assert_eq!(story.at(2045.0).as_of, Some(2015.0));
     // An older one adds up: that is what is known then.
-    let key = (digests.cluster.as_str(), &digests.stream);
+    let key = (&*digests.cluster, &digests.stream);
     story.fleet.accept(key, &unread[1], r2().content(), 2045.0);
     let seen = story.at(2046.0);
     assert_eq!((seen.as_of, seen.row.unwrap().healthy), (Some(2030.0), Fingerprint::of("r2")));
@@ -545,7 +545,7 @@ fn a_first_scrape_that_is_found_late_dates_what_is_repeated() {
         digests.samples.iter_mut().for_each(|sample| sample.exposition = repeated);
         let t = at[at.len() - 1];
         let Heard::Unread(unread) = story.fleet.hear(&digests, t) else { panic!("nothing to read") };
-        let key = (digests.cluster.as_str(), &digests.stream);
+        let key = (&*digests.cluster, &digests.stream);
         match at.len() {
             1 => story.fleet.reject(key, "a sample is missing".into()),
             _ => drop(story.fleet.accept(key, &unread[0], r2().content(), t)),

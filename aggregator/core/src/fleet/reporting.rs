@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use statusbridge_api::PackageRef;
 use statusbridge_contract::Fingerprint;
 
-use super::{Cluster, Fleet, feed_of, id, key};
+use super::{Cluster, Fleet, id, key};
 use crate::verify::package;
 
 impl Fleet {
@@ -33,7 +33,7 @@ impl Fleet {
             let streams = &self.clusters.get(cluster)?.streams;
             let verified = streams.iter().filter_map(|(id, s)| Some((id, s.verified.as_ref()?)));
             let has = verified.filter(|(_, v)| v.content.has(key));
-            has.max_by(|a, b| a.1.last_word().total_cmp(&b.1.last_word())).map(|(id, _)| feed_of(&id.labels))
+            has.max_by(|a, b| a.1.last_word().total_cmp(&b.1.last_word())).map(|(id, _)| &*id.feed)
         };
         let by_speaker =
             || last(self.speakers.of(&package.source, cluster)?, &package::key_in(&key, cluster));

@@ -108,6 +108,10 @@ pub struct Accepted {
 impl Stream {
     /// Takes note of digest samples; `t` is the time that the poll asks about.
     pub(super) fn hear(&mut self, digests: &Digests, t: Seconds, settings: &FleetSettings) -> Heard {
+        if digests.samples.is_empty() && digests.lack.is_none() {
+            self.look_ahead(&digests.signs, t);
+            return Heard::Unusable;
+        }
         self.max_ahead = settings.max_clock_skew;
         self.doubted = digests.signs.doubted.map_or(self.doubted, |until| until.max(self.doubted));
         let known = self.newest.unwrap_or(Seconds::NEG_INFINITY);
@@ -241,7 +245,7 @@ impl Stream {
 
     /// A stamp that is to come, and was not found before, is a sign of life. A stream is of no use while such samples keep
     /// coming that are stamped too far ahead: those of the present were scraped before.
-    pub(super) fn look_ahead(&mut self, signs: &Signs, t: Seconds) {
+    fn look_ahead(&mut self, signs: &Signs, t: Seconds) {
         let mut is_alive = false;
         for at in &signs.soon {
             is_alive |= self.note_stamp(*at, t);

@@ -6,10 +6,8 @@ use proptest::prelude::*;
 use rstest::rstest;
 use statusbridge_contract::Fingerprint;
 
-use super::{
-    DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Signs, Since, Standing,
-};
-use crate::testing::{self, digests, failed, healthy, package, tell, tell_digests};
+use super::{DigestSample, Digests, Exposition, Fleet, FleetSettings, Heard, Signs, Since, Standing};
+use crate::testing::{self, digests, failed, healthy, package, tell, tell_by, tell_digests};
 use crate::time::Seconds;
 
 /// What one poll finds of one stream.
@@ -181,7 +179,7 @@ fn the_worst_of_two_feeds_counts_and_one_that_fails_is_named() {
     let mut fleet = Fleet::new(FleetSettings::default());
     for (feed, at, says) in [("eu", 1010.0, "r1"), ("us", 1020.0, "r2")] {
         let exposition = testing::Exposition::new(1).with("p", healthy(says, 900));
-        tell(&mut fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, at);
+        tell_by(feed, &mut fleet, &[("cluster", "c")], &exposition, at);
     }
     let observe = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER);
     let seen = observe(&fleet, 1050.0);
@@ -212,7 +210,7 @@ fn a_stream_that_is_late_or_whose_feed_does_not_answer_is_not_silent() {
     let mut fleet = Fleet::new(FleetSettings::default());
     let poll = |fleet: &mut Fleet, feed: &str, uid, t: Seconds| {
         let exposition = testing::Exposition::new(uid).with("p", healthy("r1", 900));
-        tell(fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, t);
+        tell_by(feed, fleet, &[("cluster", "c")], &exposition, t);
         fleet.answered(feed, t);
     };
     let standing = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER).standing;
@@ -432,9 +430,10 @@ fn whoever_was_heard_lately_and_is_not_found_is_missing() {
     let mut fleet = Fleet::default();
     let new = testing::Exposition::new;
     let [a, b, c] = ["a", "b", "c"].map(|cluster| [("cluster", cluster)]);
-    let of_feed = [a[0], (FEED_LABEL, "west")];
-    for (labels, said) in [(&a[..], new(1).by(1)), (&b, new(2)), (&c, new(3)), (&of_feed, new(1))] {
-        tell(&mut fleet, labels, &said, 1000.0);
+    for (feed, labels, said) in
+        [("", &a, new(1).by(1)), ("", &b, new(2)), ("", &c, new(3)), ("west", &a, new(1))]
+    {
+        tell_by(feed, &mut fleet, labels, &said, 1000.0);
     }
     let found = |all: &[(&[(&str, &str)], testing::Exposition)], since: Seconds| {
         let all: Vec<Digests> = all.iter().map(|(labels, said)| digests(labels, said, &[1015.0])).collect();

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use statusbridge_core::exposition::{self, Evidence, Origin, Outcome};
-use statusbridge_core::fleet::{Access, FEED_LABEL, Fleet};
+use statusbridge_core::fleet::{Access, Fleet};
 use statusbridge_core::time::Seconds;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -263,9 +263,9 @@ struct Scraped {
 /// Reads and checks what a target answered to a question that was sent at `at`.
 async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Failure> {
     let instance = target.instance();
-    let labels = [("cluster", target.cluster.as_str()), ("instance", &instance), (FEED_LABEL, NAME)];
+    let labels = [("cluster", target.cluster.as_str()), ("instance", &instance)];
     let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let origin = Origin { cluster: target.cluster, stream, at };
+    let origin = Origin { cluster: target.cluster, feed: NAME.into(), stream, at };
     let unread = |error: &dyn std::error::Error| {
         Failure::new("what answers is no exporter of this contract", error.to_string())
     };

@@ -72,8 +72,7 @@ pub(super) async fn survey(
     expectations: Vec<Expectation>,
 ) -> Result<Survey, FeedError> {
     let config = backend.config();
-    // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
-    let mut poll = PollConfig { feed: Default::default(), ..backend.poll(settle) };
+    let mut poll = backend.poll(settle);
     let mut survey = Survey {
         settle: poll.settle,
         max_clock_skew: settings.max_clock_skew,

@@ -157,7 +157,12 @@ mod tests {
 
     fn looked(name: &str, cluster: &str, uid: u64) -> Looked {
         let labels = stream(&[("cluster", cluster)]);
-        let id = StreamId { labels: labels.clone().into(), uid: Fingerprint::from_value(uid), process: 1 };
+        let id = StreamId {
+            labels: labels.clone().into(),
+            uid: Fingerprint::from_value(uid),
+            process: 1,
+            ..StreamId::default()
+        };
         let stamps = vec![980.0, 995.0];
         let survey = Survey {
             t: 1000.0,

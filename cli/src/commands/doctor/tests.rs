@@ -24,7 +24,12 @@ fn labels(cluster: &str) -> StreamLabels {
 
 fn add(survey: &mut Survey, cluster: &str, labels: StreamLabels, uid: u64, interval: Seconds) {
     let stamps: Vec<Seconds> = (0..20).map(|n| T - 2.0 - interval * f64::from(19 - n)).collect();
-    let id = StreamId { labels: labels.clone().into(), uid: Fingerprint::from_value(uid), process: uid };
+    let id = StreamId {
+        labels: labels.clone().into(),
+        uid: Fingerprint::from_value(uid),
+        process: uid,
+        ..StreamId::default()
+    };
     let by_stamp = |value: &dyn Fn(Seconds) -> u64| {
         stamps.iter().map(|at| ((at * 1000.0).round() as i64, value(*at))).collect()
     };

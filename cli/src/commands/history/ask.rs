@@ -11,7 +11,7 @@ use statusbridge_aggregator::feed::promql::poll::{self, PollConfig};
 use statusbridge_aggregator::feed::promql::{FeedError, Place, QueryApi};
 use statusbridge_api::PackageRef;
 use statusbridge_contract::{Metric, label};
-use statusbridge_core::fleet::{FEED_LABEL, IdentityLabels, key};
+use statusbridge_core::fleet::{IdentityLabels, key};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::Content;
@@ -308,10 +308,7 @@ impl Sink for Read {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         let cluster = labels.get(&self.config.exporters.cluster_label);
         let (Some(place), Some(cluster)) = (place(metric), cluster) else { return };
-        let mut stream = labels.split(metric, &self.config.ignored_labels).stream;
-        if !self.config.feed.is_empty() {
-            stream.insert(FEED_LABEL.to_owned(), self.config.feed.as_ref().to_owned());
-        }
+        let stream = (self.config.feed.clone(), labels.split(metric, &self.config.ignored_labels).stream);
         self.clusters.entry(cluster.to_owned()).or_default().add(stream, place, samples);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, PACKAGE_METRICS};
+use statusbridge_core::fleet::FeedName;
 use statusbridge_core::sample::Sample;
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Package, odd_package};
@@ -152,14 +153,15 @@ const NO_OFFSET: Seconds = 2.0;
 /// Raw samples of one package in one cluster, by stream and time in milliseconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scrapes {
-    streams: BTreeMap<StreamLabels, BTreeMap<i64, Values>>,
+    /// By feed and labels.
+    streams: BTreeMap<(FeedName, StreamLabels), BTreeMap<i64, Values>>,
     /// Samples whose value is none that the contract knows.
     odd: usize,
 }
 
 impl Scrapes {
     /// Takes samples of the metric at a [`place`].
-    pub(super) fn add(&mut self, stream: StreamLabels, place: usize, samples: &[Sample]) {
+    pub(super) fn add(&mut self, stream: (FeedName, StreamLabels), place: usize, samples: &[Sample]) {
         let scrapes = self.streams.entry(stream).or_default();
         // VictoriaMetrics answers stale markers as such, and they are no samples.
         for sample in samples.iter().filter(|sample| !sample.value.is_nan()) {
@@ -312,7 +314,7 @@ mod tests {
         for (at, values) in all {
             for (place, value) in values.iter().enumerate() {
                 let sample = value.map(|value| Sample { at: *at as f64, value: value as f64 });
-                scrapes.add(StreamLabels::new(), place, sample.as_slice());
+                scrapes.add(Default::default(), place, sample.as_slice());
             }
         }
         scrapes
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn a_stale_marker_is_no_sample() {
         let mut scrapes = scrapes(&[(100, GOOD)]);
-        scrapes.add(StreamLabels::new(), 3, &[Sample { at: 100.0, value: f64::NAN }]);
+        scrapes.add(Default::default(), 3, &[Sample { at: 100.0, value: f64::NAN }]);
         let (streams, unusable) = scrapes.streams();
         assert_eq!((streams[0].sights[0].package.map(|it| it.health), unusable), (Some(Health::Current), 0));
     }

@@ -11,7 +11,7 @@ use super::steps::{
 };
 use crate::decide::closing::{self, Unwatched};
 use crate::decide::time;
-use crate::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
+use crate::fleet::{self, Fleet, FleetSettings, Heard};
 use crate::reconcile::command::{Answer, Command, StatusWrite};
 use crate::reconcile::feeds::{Failure as Unanswered, Planned, Polled};
 use crate::reconcile::holds;
@@ -239,14 +239,15 @@ impl History {
         let feed = FEEDS[HEARD_BY[cluster][instance]];
         // Every other one goes on under the same labels.
         let instance = format!("{instance}-{}", restarts / 2);
-        let labels = [("cluster", CLUSTERS[cluster]), ("instance", &instance), (FEED_LABEL, feed)];
+        let labels = [("cluster", CLUSTERS[cluster]), ("instance", instance.as_str())];
         let rendered = (at - behind) as u64;
         let mut digests = digests(&labels, exposition, &[at]);
+        digests.stream.feed = feed.into();
         let digest = exposition.digest(rendered) ^ u64::from(torn);
         digests.samples[0].exposition = fleet::Exposition { digest, rendered };
         let fleet = self.reconciler.fleet();
         if let Heard::Unread(samples) = fleet.hear(&digests, self.t) {
-            let key = (digests.cluster.as_str(), &digests.stream);
+            let key = (&*digests.cluster, &digests.stream);
             if torn {
                 fleet.reject(key, "it is torn".into());
             } else {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use statusbridge_api::conditions::{OPEN, find};
 
 use super::*;
-use crate::fleet::{FEED_LABEL, Fleet};
+use crate::fleet::Fleet;
 use crate::reconcile::object::Object;
 use crate::testing::{self, Exposition, feeds, healthy};
 
@@ -34,11 +34,7 @@ fn open(as_of: Seconds) -> Value {
 /// A feed tells that all is well in a cluster, as of `at`.
 fn tell(fleet: &mut Fleet, feed: &str, cluster: &str, at: Seconds) {
     let said = Exposition::new(1).with("p", healthy(REVISION, 10));
-    let mut labels = vec![("cluster", cluster)];
-    if !feed.is_empty() {
-        labels.push((FEED_LABEL, feed));
-    }
-    testing::tell(fleet, &labels, &said, at);
+    testing::tell_by(feed, fleet, &[("cluster", cluster)], &said, at);
 }
 
 /// A fleet that knows cluster `a`, where all is well.

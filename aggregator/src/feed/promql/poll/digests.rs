@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Metric, label};
-use statusbridge_core::fleet::{Digests, FEED_LABEL, Signs};
+use statusbridge_core::fleet::{Digests, Signs};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
@@ -48,8 +48,8 @@ pub(super) struct Found {
 impl Found {
     /// With another look at some clusters in place of what was found of them.
     pub(super) fn replaced(mut self, clusters: &[String], other: Self) -> Self {
-        let clusters: BTreeSet<&String> = clusters.iter().collect();
-        self.digests.retain(|digests| !clusters.contains(&digests.cluster));
+        let clusters: BTreeSet<&str> = clusters.iter().map(String::as_str).collect();
+        self.digests.retain(|digests| !clusters.contains(&*digests.cluster));
         self.digests.extend(other.digests);
         sort(&mut self.digests);
         self.crowded.extend(other.crowded);
@@ -91,22 +91,28 @@ pub(super) struct Streams {
     written: HashMap<String, usize>,
     /// Places by the labels of the stream.
     places: HashMap<Arc<StreamLabels>, usize>,
-    labels: Vec<Arc<StreamLabels>>,
-    /// Where one stream alone writes under such labels, what it said last.
-    last: Vec<Option<Last>>,
+    known: Vec<Known>,
+}
+
+/// What is known of a stream's labels.
+#[derive(Debug)]
+struct Known {
+    labels: Arc<StreamLabels>,
+    /// Name of the cluster, if there is one.
+    cluster: Option<Arc<str>>,
+    /// Where one stream alone writes under these labels, what it said last.
+    last: Option<Last>,
 }
 
 impl Streams {
-    /// The place of a stream that `feed` brings.
-    fn place(&mut self, mut labels: StreamLabels, feed: &str) -> usize {
-        if !feed.is_empty() {
-            labels.insert(FEED_LABEL.to_owned(), feed.to_owned());
-        }
+    /// The place of a stream.
+    fn place(&mut self, labels: StreamLabels, cluster_label: &str) -> usize {
         let labels = Arc::new(labels);
-        let next = self.labels.len();
+        let next = self.known.len();
         *self.places.entry(labels.clone()).or_insert_with(|| {
-            self.labels.push(labels);
-            self.last.push(None);
+            let cluster = labels.get(cluster_label);
+            let cluster = cluster.filter(|name| !name.is_empty()).map(|name| name.as_str().into());
+            self.known.push(Known { labels, cluster, last: None });
             next
         })
     }
@@ -130,7 +136,7 @@ pub(super) struct Heads {
 impl Heads {
     pub(super) fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         // As many as last time, so that nothing is moved meanwhile.
-        let (heads, text) = (Vec::with_capacity(streams.labels.len()), String::new());
+        let (heads, text) = (Vec::with_capacity(streams.known.len()), String::new());
         let config = config.clone();
         let (room_for_parts, room_of_clusters) = (Room::default(), HashMap::new());
         Self {
@@ -172,7 +178,7 @@ impl Heads {
             let found = split.own.iter().find(|(own, _)| *own == name);
             Cow::Owned(found.map(|(_, value)| value.clone()).unwrap_or_default())
         });
-        let place = self.streams.place(split.stream, &self.config.feed);
+        let place = self.streams.place(split.stream, &self.config.exporters.cluster_label);
         if is_plain {
             self.streams.written.insert(self.text.clone(), place);
         }
@@ -182,13 +188,11 @@ impl Heads {
     /// Finds out when what says the same as last time was rendered. The clusters that have anything else.
     pub(super) fn recognize(&mut self) -> Vec<String> {
         let mut others = BTreeSet::new();
-        for ((labels, head), last) in self.streams.labels.iter().zip(&mut self.heads).zip(&self.streams.last)
-        {
-            if last.as_ref().is_some_and(|last| head.recognize(last)) || head.digests.is_empty() {
+        for (known, head) in self.streams.known.iter().zip(&mut self.heads) {
+            if known.last.as_ref().is_some_and(|last| head.recognize(last)) || head.digests.is_empty() {
                 continue;
             }
-            let cluster = labels.get(&self.config.exporters.cluster_label);
-            others.extend(cluster.filter(|cluster| !cluster.is_empty()).cloned());
+            others.extend(known.cluster.as_deref().map(str::to_owned));
         }
         others.into_iter().collect()
     }
@@ -198,27 +202,25 @@ impl Heads {
         let (digests, crowded) = (Vec::with_capacity(self.heads.len()), BTreeSet::new());
         let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };
         let (mut heard, no_parts) = (0, Arc::default());
-        let heads = self.streams.labels.iter().zip(self.heads).zip(&mut self.streams.last);
-        for ((labels, mut head), last) in heads {
+        for (known, mut head) in self.streams.known.iter_mut().zip(self.heads) {
             heard += usize::from(head.is_heard);
             if head.digests.is_empty() && head.to_come.is_empty() {
                 continue;
             }
-            let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
-            else {
+            let Known { labels, cluster: Some(cluster), last } = known else {
                 found.unnamed += head.digests.len();
                 continue;
             };
             let signs = foreseen.sift(cluster, labels, &mut head, &self.window);
             if head.is_crowded {
-                found.crowded.insert(cluster.clone());
+                found.crowded.insert(cluster.to_string());
             }
             if head.digests.is_empty() && signs.values().all(Signs::is_empty) {
                 continue;
             }
-            let streams = head.streams(cluster, labels, signs, &no_parts);
+            let streams = head.streams(&self.config.feed, cluster, labels, signs, &no_parts);
             if streams.is_crowded {
-                found.crowded.insert(cluster.clone());
+                found.crowded.insert(cluster.to_string());
             }
             // Where nothing was found, the last one stays: one that is silent for a while says the same afterwards.
             *last = streams.last();
@@ -232,11 +234,11 @@ impl Heads {
             of_cluster = if next.cluster == before.cluster { of_cluster + 1 } else { 1 };
             let is_too_many = of_cluster > STREAMS;
             if is_too_many {
-                found.crowded.insert(next.cluster.clone());
+                found.crowded.insert(next.cluster.to_string());
             }
             is_too_many
         });
-        let is_current = self.streams.labels.len() <= 2 * heard;
+        let is_current = self.streams.known.len() <= 2 * heard;
         (found, if is_current { self.streams } else { Streams::default() })
     }
 }
@@ -252,7 +254,8 @@ impl Sink for Heads {
         }
         #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
         let head = &mut self.heads[place];
-        let last = self.streams.last.get(place).and_then(Option::as_ref).map(|last| &last.speech);
+        let last =
+            self.streams.known.get(place).and_then(|known| known.last.as_ref()).map(|last| &last.speech);
         // Mostly the same as last time, which takes no memory then.
         let speech = || match last.filter(|last| last.is(&contract, &uid)) {
             Some(last) => last.clone(),
@@ -355,7 +358,7 @@ mod tests {
         let found = found(&rows, &[]);
         assert_eq!(told(&found), [(Some(10), 3, vec![(70.0, 7, 69), (85.0, 8, 84)])]);
         let digests = &found.digests[0];
-        assert_eq!((digests.cluster.as_str(), &*digests.contract, &digests.lack), ("c", "2", &None));
+        assert_eq!((&*digests.cluster, &*digests.contract, &digests.lack), ("c", "2", &None));
         assert_eq!((digests.signs.is_empty(), found.is_short, found.unnamed), (true, false, 0));
     }
 
@@ -574,7 +577,7 @@ mod tests {
         let labels = |found: &Found, at: usize| found.digests[at].stream.labels.clone();
         assert!(Arc::ptr_eq(&labels(&first, 2), &labels(&second, 1)));
         let (third, kept) = poll(kept, &["a"]);
-        assert_eq!((names(&third), kept.labels.len()), (vec!["a".into()], 0));
+        assert_eq!((names(&third), kept.known.len()), (vec!["a".into()], 0));
     }
 
     /// What is found of so many streams of each cluster, whose instance and UID are told by their number.
@@ -610,7 +613,7 @@ mod tests {
         ];
         for labels in names {
             let found = crowd(&[("b", 2), ("c", 20_000), ("d", STREAMS - 1)], labels);
-            let of = |cluster| found.digests.iter().filter(|it| it.cluster == cluster).count();
+            let of = |cluster| found.digests.iter().filter(|it| &*it.cluster == cluster).count();
             assert_eq!((of("b"), of("c"), of("d")), (2, STREAMS, STREAMS - 1));
             assert_eq!(found.crowded, ["c".to_owned()].into());
         }

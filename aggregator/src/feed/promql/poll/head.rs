@@ -7,7 +7,7 @@ use std::sync::Arc;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, MOST_STREAMS, Parts, Signs, StreamId, lack_of,
+    DigestSample, Digests, Exposition, FeedName, MOST_STREAMS, Parts, Signs, StreamId, lack_of,
 };
 use statusbridge_core::time::Seconds;
 
@@ -127,15 +127,16 @@ impl Head {
     /// The streams that write under these labels; `signs` are those of each cluster's UID.
     pub(super) fn streams(
         mut self,
-        cluster: &str,
+        feed: &FeedName,
+        cluster: &Arc<str>,
         labels: &Arc<StreamLabels>,
         signs: BTreeMap<Option<Fingerprint>, Signs>,
         no_parts: &Arc<Parts>,
     ) -> OfHead {
         let mut streams = OfHead { all: Vec::new(), is_crowded: false, speech: None };
         let told = |uid, process, contract: &Arc<str>| Digests {
-            cluster: cluster.to_owned(),
-            stream: StreamId { labels: labels.clone(), uid, process },
+            cluster: cluster.clone(),
+            stream: StreamId { feed: feed.clone(), labels: labels.clone(), uid, process },
             contract: contract.clone(),
             samples: Vec::new(),
             parts: no_parts.clone(),
@@ -154,6 +155,7 @@ impl Head {
             let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
             let Speech { contract, uid, .. } = &*speech;
             let uid = *uid;
+            let most = samples.len();
             let (mut newest_lack, mut is_whole) = (None, false);
             let mut last_process = 0;
             for (at, digest) in samples {
@@ -176,7 +178,10 @@ impl Head {
                     Some(known) if number(&known.contract) > number(contract) => continue,
                     Some(known) => known.samples.push(sample),
                     None => {
-                        streams.push(Digests { samples: vec![sample], ..told(uid, last_process, contract) });
+                        // Mostly all that come are of one process.
+                        let mut samples = Vec::with_capacity(most.min(SAMPLES));
+                        samples.push(sample);
+                        streams.push(Digests { samples, ..told(uid, last_process, contract) });
                         streams.speech = Some(speech.clone());
                     }
                 }

@@ -252,12 +252,12 @@ impl<Q: QueryApi> Poller<Q> {
         }
         let (digests, heard, known) = fleet
             .with(move |fleet| {
-                let heard: Vec<Heard> = found.digests.iter().map(|digests| fleet.hear(digests, t)).collect();
+                let heard = fleet.hear_all(&found.digests, t);
                 found.crowded.iter().for_each(|cluster| fleet.crowd(cluster, t));
                 let unread =
                     found.digests.iter().zip(&heard).filter(|(_, heard)| matches!(heard, Heard::Unread(_)));
                 let known: HashMap<String, Option<u64>> =
-                    unread.map(|(it, _)| (it.cluster.clone(), fleet.samples(&it.cluster))).collect();
+                    unread.map(|(it, _)| (it.cluster.to_string(), fleet.samples(&it.cluster))).collect();
                 (found.digests, heard, known)
             })
             .await;
@@ -269,7 +269,7 @@ impl<Q: QueryApi> Poller<Q> {
                 Heard::Unread(samples) => {
                     let newest = digests.samples.last().copied();
                     let due = tried(samples, arrived).map(|sample| Due {
-                        cluster: digests.cluster.clone(),
+                        cluster: digests.cluster.to_string(),
                         stream: digests.stream.clone(),
                         contract: digests.contract.clone(),
                         parts: if Some(sample) == newest { digests.parts.clone() } else { Arc::default() },
@@ -307,7 +307,7 @@ impl<Q: QueryApi> Poller<Q> {
         reader.read_all(fleet, all, &sizes, &mut self.limit, report, &mut again).await?;
         first.whole.iter().chain(&again.whole).for_each(|due| self.parts.note(due));
         misled.iter().for_each(|due| self.parts.forget(due));
-        let heard: HashSet<_> = digests.iter().map(|it| (it.cluster.as_str(), &it.stream)).collect();
+        let heard: HashSet<_> = digests.iter().map(|it| (&*it.cluster, &it.stream)).collect();
         self.parts.retain(|cluster, stream| heard.contains(&(cluster, stream)));
         let whole: BTreeSet<_> = again.whole.iter().map(Due::key).collect();
         let mut faulty: Vec<Unverified> = Vec::new();

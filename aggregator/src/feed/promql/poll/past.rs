@@ -24,7 +24,7 @@ pub async fn read_at(
         .filter_map(|digests| {
             let sample = *digests.samples.last()?;
             let Digests { cluster, stream, contract, parts, .. } = digests;
-            Some(Due { cluster, stream, contract, sample, parts })
+            Some(Due { cluster: cluster.to_string(), stream, contract, sample, parts })
         })
         .collect();
     if due.is_empty() {

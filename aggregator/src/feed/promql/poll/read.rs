@@ -2,10 +2,11 @@
 //! very timestamp of the digest.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Metric, Version};
-use statusbridge_core::fleet::{FEED_LABEL, StreamId};
+use statusbridge_core::fleet::StreamId;
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Gathered, Stray};
@@ -15,18 +16,11 @@ use super::{Due, PollConfig};
 /// Streams without a digest that are told apart, for one cluster.
 const STRAYS: usize = 4;
 
-/// A stream's labels as the backend writes them.
-pub(super) fn as_returned(stream: &StreamId) -> StreamLabels {
-    let mut labels = stream.labels.as_ref().clone();
-    labels.remove(FEED_LABEL);
-    labels
-}
-
 /// Gathers the samples of expositions that are due.
 pub(super) struct Read {
     config: PollConfig,
     /// By labels: where in `due` the numbers of the expositions are.
-    places: HashMap<StreamLabels, usize>,
+    places: HashMap<Arc<StreamLabels>, usize>,
     /// Numbers and timestamps of the expositions of one stream's labels; none where nothing is due of it.
     due: Vec<Vec<(usize, Seconds)>>,
     /// By number, like what is gathered: a digest covers what its version has.
@@ -84,7 +78,7 @@ impl Read {
 
     fn place(&mut self, stream: &StreamId) -> usize {
         let due = &mut self.due;
-        *self.places.entry(as_returned(stream)).or_insert_with(|| {
+        *self.places.entry(stream.labels.clone()).or_insert_with(|| {
             due.push(Vec::new());
             due.len() - 1
         })

@@ -2,14 +2,13 @@
 //! not add up: what is covered by a digest and cannot be read makes it wrong, and only the name tells why.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Metric, Version};
-use statusbridge_core::fleet::FEED_LABEL;
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
-use super::read::as_returned;
 use super::{PollConfig, Unverified};
 use crate::feed::promql::{QueryApi, any_of};
 
@@ -30,11 +29,11 @@ pub(super) async fn ask(feed: &impl QueryApi, config: &PollConfig, torn: &mut [U
     let labels: BTreeSet<&str> =
         torn.iter().flat_map(|it| it.due.stream.labels.keys().map(String::as_str)).collect();
     let query = query(config, &labels, &clusters);
-    let versions = torn.iter().map(|it| (as_returned(&it.due.stream), Version::readable(&it.due.contract)));
+    let versions = torn.iter().map(|it| (it.due.stream.labels.clone(), Version::readable(&it.due.contract)));
     let sink = Unknown { versions: versions.collect(), found: HashMap::new() };
     if let Ok(Unknown { mut found, .. }) = feed.query(&query, at, sink).await {
         for stream in torn {
-            if let Some(names) = found.remove(&as_returned(&stream.due.stream)) {
+            if let Some(names) = found.remove(&*stream.due.stream.labels) {
                 stream.unknown = names.into_iter().collect();
             }
         }
@@ -44,7 +43,7 @@ pub(super) async fn ask(feed: &impl QueryApi, config: &PollConfig, torn: &mut [U
 /// One element for each metric of each stream, however many packages there are.
 fn query(config: &PollConfig, labels: &BTreeSet<&str>, clusters: &BTreeSet<&str>) -> String {
     let plain = |name: &&&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let by: Vec<&str> = labels.iter().filter(plain).copied().filter(|name| *name != FEED_LABEL).collect();
+    let by: Vec<&str> = labels.iter().filter(plain).copied().collect();
     let known = Metric::ALL.iter().filter(|metric| Version::READ.iter().all(|it| it.knows(**metric)));
     let known = any_of(known.map(|metric| metric.name()));
     format!(
@@ -55,7 +54,7 @@ fn query(config: &PollConfig, labels: &BTreeSet<&str>, clusters: &BTreeSet<&str>
 }
 
 struct Unknown {
-    versions: BTreeMap<StreamLabels, Option<Version>>,
+    versions: BTreeMap<Arc<StreamLabels>, Option<Version>>,
     found: HashMap<StreamLabels, BTreeSet<String>>,
 }
 
@@ -103,23 +102,16 @@ mod tests {
     }
 
     fn torn(instance: &str) -> Unverified {
-        let labels = [("cluster", "c"), ("instance", instance), (FEED_LABEL, "eu")];
+        let labels = [("cluster", "c"), ("instance", instance)];
         let stream = StreamId { labels: stream(&labels).into(), ..StreamId::default() };
         let sample = DigestSample::default();
-        let due = Due {
-            cluster: "c".into(),
-            stream,
-            contract: "2".into(),
-            sample,
-            parts: std::sync::Arc::default(),
-        };
+        let due = Due { cluster: "c".into(), stream, contract: "2".into(), sample, parts: Arc::default() };
         Unverified { due, gathered: Box::<Gathered>::default(), strays: Vec::new(), unknown: Vec::new() }
     }
 
     #[test]
     fn one_question_is_about_names_only() {
-        let query =
-            query(&poll_config(), &["cluster", FEED_LABEL, "job", "odd.name"].into(), &["c.1"].into());
+        let query = query(&poll_config(), &["cluster", "job", "odd.name"].into(), &["c.1"].into());
         assert!(
             query.starts_with(r#"group by (__name__,cluster,job) ({__name__=~"statusbridge_.+",__name__!~"#),
             "{query}"

@@ -16,7 +16,7 @@ use super::body::NoBody;
 use super::session::{NoRoom, Session, stream};
 use super::{Front, INSTANCE, PATH, TokenId, bearer};
 use crate::clock;
-use crate::feed::Receipt;
+use crate::feed::{Receipt, push};
 use crate::metrics::PushResult;
 
 /// Longest name of an exporter, in bytes.
@@ -147,7 +147,12 @@ async fn admitted(
         Ok(arrived) => arrived,
         Err(error) => return no_body(error, max),
     };
-    let origin = Origin { cluster: cluster.to_owned(), stream: stream(cluster, &instance), at };
+    let origin = Origin {
+        cluster: cluster.to_owned(),
+        feed: push::NAME.into(),
+        stream: stream(cluster, &instance),
+        at,
+    };
     // It takes its place until it ends.
     let (ours, all) = (visit.reading.clone(), front.limits.reading.clone());
     let reading = (ours.acquire_owned().await, all.acquire_owned().await);

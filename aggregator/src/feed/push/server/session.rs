@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::exposition::{Evidence, Outcome};
-use statusbridge_core::fleet::{Access, FEED_LABEL, Fleet};
+use statusbridge_core::fleet::{Access, Fleet};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ use super::body::{READ_AT_ONCE, ROOM, Room};
 use super::refusals::Refusals;
 use super::{TokenId, Tokens};
 use crate::clock;
-use crate::feed::{FeedHandle, Receipt, push};
+use crate::feed::{FeedHandle, Receipt};
 
 /// Pushes of one cluster under way at the same time.
 const AT_ONCE: usize = 4;
@@ -163,7 +163,7 @@ impl Session {
 
 /// What tells the exporters of a cluster apart.
 pub(super) fn stream(cluster: &str, instance: &str) -> StreamLabels {
-    let labels = [("cluster", cluster), ("instance", instance), (FEED_LABEL, push::NAME)];
+    let labels = [("cluster", cluster), ("instance", instance)];
     let said = labels.into_iter().filter(|(_, value)| !value.is_empty());
     said.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
