@@ -48,7 +48,8 @@ impl StreamId {
             others.clone().any(|other| other.labels.get(*name) != Some(*value))
         };
         let labels = self.labels.iter().filter(differs).map(|(name, value)| format!("{name}=\"{value}\""));
-        let feed = others.clone().any(|other| other.feed != self.feed).then(|| format!("feed {}", self.feed));
+        let is_other = !self.feed.is_empty() && others.clone().any(|other| other.feed != self.feed);
+        let feed = is_other.then(|| format!("feed {}", self.feed));
         feed.into_iter().chain(labels).collect()
     }
 }

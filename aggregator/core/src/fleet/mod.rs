@@ -481,9 +481,20 @@ impl Fleet {
     /// A feed's poll failed. Everything stays as it is, and ages.
     pub fn unanswered(&mut self, feed: &str, error: String) {
         self.errors.insert(feed.into(), named(feed, &error));
-        let streams = self.clusters.values_mut().flat_map(|cluster| &mut cluster.streams);
-        streams.filter(|(id, _)| *id.feed == *feed).for_each(|(_, stream)| stream.cut_off());
+        for cluster in self.clusters.values_mut() {
+            let of_feed = cluster.streams.iter_mut().filter(|(id, _)| *id.feed == *feed);
+            of_feed.for_each(|(_, stream)| stream.cut_off());
+            // Who is silent beside another one of its cluster may be so now, and no longer once it is heard again.
+            cluster.changed(&mut self.changes);
+        }
         self.changes.everything();
+    }
+
+    /// Whether all that counts for whole clusters was taken note of.
+    #[cfg(test)]
+    pub(crate) fn is_noted(&self) -> bool {
+        let mut faces = self.clusters.values().map(|cluster| (cluster.face(), cluster.face));
+        faces.all(|(is, noted)| is.is_none() || is == noted)
     }
 
     /// Why a feed does not answer, if it does not, with its name.

@@ -321,6 +321,33 @@ fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mu
     assert_eq!(fleet.since(mark, &super::key(&package("p")), &clusters), is);
 }
 
+/// Two exporters of a cluster, by two feeds. The one that has failed is late by a scrape when its feed does not answer.
+#[test]
+fn a_stream_that_is_heard_again_is_news_before_its_feed_has_answered() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let tell = |fleet: &mut Fleet, feed: &str, says: testing::Values, at: Seconds| {
+        tell_by(feed, fleet, &[("cluster", "c")], &testing::Exposition::new(1).with("p", says), at);
+    };
+    tell(&mut fleet, "eu", failed("r1", 900), 1000.0);
+    fleet.answered("eu", 1015.0);
+    for at in [1015.0, 1030.0, 1045.0] {
+        tell(&mut fleet, "us", healthy("r1", 900), at);
+        fleet.answered("us", at);
+    }
+    let is_well = |fleet: &Fleet| {
+        let seen = fleet.observe("c", &package("p"), 1045.0, STALE_AFTER);
+        !seen.row.unwrap().healthy.is_none()
+    };
+    assert!(!is_well(&fleet), "its feed says nothing of whether it goes on");
+    fleet.unanswered("eu", "gone".into());
+    assert!(is_well(&fleet), "another one tells of the cluster");
+    let key = super::key(&package("p"));
+    let (mark, clusters) = (fleet.mark(), fleet.clusters_of(["c"].into_iter(), &key).unwrap());
+    tell(&mut fleet, "eu", failed("r1", 900), 1040.0);
+    assert!(!is_well(&fleet));
+    assert_eq!(fleet.since(mark, &key, &clusters), Since::Changed);
+}
+
 #[test]
 fn sources_that_one_cluster_makes_up_take_no_room_from_those_of_others() {
     let mut fleet = Fleet::new(FleetSettings::default());

@@ -452,6 +452,7 @@ impl History {
             _ => state.packages.get(key).is_some(),
         };
         let names = |kind, all: &[_]| all.iter().map(|name| (kind, key(*name))).collect::<Vec<_>>();
+        prop_assert!(state.fleet.is_noted(), "what has become of a cluster was not noted");
         for (kind, key) in [names(Kind::FleetPackage, &PACKAGES), names(Kind::RolloutGate, &GATES)].concat() {
             prop_assert!(known(kind, &key) || state.verdicts.number(kind, &key).is_none(), "{} is gone", key);
         }

@@ -155,7 +155,6 @@ impl Head {
             let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
             let Speech { contract, uid, .. } = &*speech;
             let uid = *uid;
-            let most = samples.len();
             let (mut newest_lack, mut is_whole) = (None, false);
             let mut last_process = 0;
             for (at, digest) in samples {
@@ -178,10 +177,7 @@ impl Head {
                     Some(known) if number(&known.contract) > number(contract) => continue,
                     Some(known) => known.samples.push(sample),
                     None => {
-                        // Mostly all that come are of one process.
-                        let mut samples = Vec::with_capacity(most.min(SAMPLES));
-                        samples.push(sample);
-                        streams.push(Digests { samples, ..told(uid, last_process, contract) });
+                        streams.push(Digests { samples: vec![sample], ..told(uid, last_process, contract) });
                         streams.speech = Some(speech.clone());
                     }
                 }
