@@ -106,6 +106,7 @@ bench-fleet-servers:
 # BENCH=generated, victoria, propagation or engines runs one part, CLUSTERS and PACKAGES say how large, SPEAKERS how many management
 # clusters tell of them, ROLLOUTS and WAVES how many packages are rolled out: see docs/bench-fleet.md. ENGINE=mimir, thanos or victoria
 # is one of the engines, MINUTES how long each is watched: see docs/engine.md.
+bench-fleet: export MIMALLOC_PURGE_DELAY ?= $(shell sed -n 's/^ENV MIMALLOC_PURGE_DELAY=//p' deploy/Containerfile)
 bench-fleet: cargo bench-fleet-servers shipped ## Measure the aggregator over ten thousand clusters
 	$(CARGO) build --release -p statusbridge-tests --bin bench_fleet
 	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench_fleet
