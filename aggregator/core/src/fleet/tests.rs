@@ -321,6 +321,30 @@ fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mu
     assert_eq!(fleet.since(mark, &super::key(&package("p")), &clusters), is);
 }
 
+#[test]
+fn what_a_poll_found_is_heard_of_its_own_cluster_whatever_the_order() {
+    let names = ["a", "b", "c", "d", "e"];
+    for order in [[0, 1, 2, 3, 4], [3, 0, 4, 1, 2]] {
+        let mut fleet = Fleet::default();
+        let said = testing::Exposition::new(1).with("p", healthy("r1", 10));
+        for known in ["b", "d"] {
+            tell(&mut fleet, &[("cluster", known)], &said, 1000.0);
+        }
+        let found = order.map(|at| digests(&[("cluster", names[at])], &said, &[1015.0]));
+        let heard = fleet.hear_all(&found, 1015.0);
+        for (at, heard) in order.into_iter().zip(heard) {
+            assert_eq!(
+                heard == Heard::Confirmed,
+                ["b", "d"].contains(&names[at]),
+                "{}: {heard:?}",
+                names[at]
+            );
+        }
+        let streams = fleet.streams().map(|it| (it.cluster, it.id.labels["cluster"].as_str()));
+        assert_eq!(streams.collect::<Vec<_>>(), names.map(|name| (name, name)));
+    }
+}
+
 /// Two exporters of a cluster, by two feeds. The one that has failed is late by a scrape when its feed does not answer.
 #[test]
 fn a_stream_that_is_heard_again_is_news_before_its_feed_has_answered() {
