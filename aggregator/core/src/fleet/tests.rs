@@ -345,6 +345,25 @@ fn what_a_poll_found_is_heard_of_its_own_cluster_whatever_the_order() {
     }
 }
 
+#[test]
+fn a_stream_that_falls_silent_is_news_once_its_feed_was_looked_at() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let tell = |fleet: &mut Fleet, instance: &str, says: testing::Values, at: Seconds| {
+        let labels = [("cluster", "c"), ("instance", instance)];
+        testing::tell(fleet, &labels, &testing::Exposition::new(1).with("p", says), at);
+    };
+    tell(&mut fleet, "1", failed("r1", 900), 1000.0);
+    for at in [1000.0, 1015.0, 1030.0] {
+        tell(&mut fleet, "2", healthy("r1", 900), at);
+        fleet.answered("", at);
+    }
+    tell(&mut fleet, "2", healthy("r1", 900), 1045.0);
+    let key = super::key(&package("p"));
+    let (mark, clusters) = (fleet.mark(), fleet.clusters_of(["c"].into_iter(), &key).unwrap());
+    fleet.answered("", 1045.0);
+    assert_eq!(fleet.since(mark, &key, &clusters), Since::Changed);
+}
+
 /// Two exporters of a cluster, by two feeds. The one that has failed is late by a scrape when its feed does not answer.
 #[test]
 fn a_stream_that_is_heard_again_is_news_before_its_feed_has_answered() {
