@@ -36,14 +36,20 @@ impl Ord for StreamId {
     }
 }
 
+impl PartialOrd for StreamId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl StreamId {
     /// Whether both are processes of one cluster that one feed brings under the same labels.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         (&self.labels, self.uid, &self.feed) == (&other.labels, other.uid, &other.feed)
     }
 
-    /// In words what of labels and feed some other one does not have.
-    pub(super) fn but<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> Vec<String> {
+    /// Its feed and those of its labels that some other stream does not share, each in words.
+    pub(super) fn distinct_from<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> Vec<String> {
         let differs = |(name, value): &(&String, &String)| {
             others.clone().any(|other| other.labels.get(*name) != Some(*value))
         };
@@ -51,12 +57,6 @@ impl StreamId {
         let is_other = !self.feed.is_empty() && others.clone().any(|other| other.feed != self.feed);
         let feed = is_other.then(|| format!("feed {}", self.feed));
         feed.into_iter().chain(labels).collect()
-    }
-}
-
-impl PartialOrd for StreamId {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 

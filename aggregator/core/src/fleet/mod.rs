@@ -274,8 +274,8 @@ impl Cluster {
         changes.evidence(self);
     }
 
-    /// Takes note that a feed was looked at. Whether that may change anything but for the streams of the feed: where there are
-    /// several, who is silent may be another now, and a clock that was wrong may be right.
+    /// Takes note that a poll looked at a feed. Gives whether its face may be another now: of several streams another one may be
+    /// silent, and a clock that was wrong may be right.
     fn looked(&mut self, feed: &str, t: Seconds) -> bool {
         let may_change =
             self.streams.len() > 1 || self.streams.values().any(|stream| stream.skew().is_some());
@@ -484,7 +484,7 @@ impl Fleet {
         for cluster in self.clusters.values_mut() {
             let of_feed = cluster.streams.iter_mut().filter(|(id, _)| *id.feed == *feed);
             of_feed.for_each(|(_, stream)| stream.cut_off());
-            // Who is silent beside another one of its cluster may be so now, and no longer once it is heard again.
+            // A stream that is cut off may be silent beside another one of its cluster, until a poll hears of it again.
             cluster.changed(&mut self.changes);
         }
         self.changes.everything();

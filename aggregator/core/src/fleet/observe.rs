@@ -322,13 +322,13 @@ impl<'a> Question<'a> {
         let Some(first) = live.iter().find(|vote| vote.id.uid == Some(uid)) else {
             return format!("uid {uid}");
         };
-        let mut labels = first.id.but(live.iter().map(|vote| vote.id));
+        let mut labels = first.id.distinct_from(live.iter().map(|vote| vote.id));
         labels.truncate(4);
         format!("uid {uid} ({})", labels.join(", "))
     }
 
     fn show(&self, vote: &Vote<'_>, other: &Vote<'_>) -> String {
-        let mut labels = vote.id.but(std::iter::once(other.id));
+        let mut labels = vote.id.distinct_from(std::iter::once(other.id));
         labels.truncate(3);
         if labels.is_empty() {
             labels.push(format!("process {}", vote.id.process));
