@@ -46,16 +46,13 @@ pub struct Clusters {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Places(Box<[u64]>);
 
+/// Places are looked at so many at once: one word of bits.
+const BLOCK: usize = u64::BITS as usize;
+
 impl Places {
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().enumerate().flat_map(|(at, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                let bit = left.trailing_zeros() as usize;
-                left &= left.checked_sub(1)?;
-                Some(at * 64 + bit)
-            })
-        })
+    /// The blocks with some of them, and which ones of each.
+    fn blocks(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.0.iter().copied().enumerate().filter(|(_, meant)| *meant > 0)
     }
 }
 
@@ -82,10 +79,13 @@ pub(super) struct Changes {
     now: u64,
     /// When everything changed last.
     all: u64,
-    /// When each cluster changed last, for all of its packages.
-    clusters: Vec<u64>,
-    newest_cluster: u64,
+    /// How many places there are.
+    places: u32,
     free: Vec<u32>,
+    /// When each cluster changed last, for all of its packages; in whole blocks.
+    clusters: Vec<u64>,
+    /// The newest of each block of these.
+    newest: Vec<u64>,
     /// When each package changed last, in any cluster.
     packages: HashMap<Arc<str>, Changed>,
     /// Where there are so many, those that nobody reports any more are forgotten.
@@ -98,7 +98,7 @@ pub(super) struct Changes {
 struct Evidence {
     /// The place of the cluster that told of the source first.
     of: u32,
-    /// By place: the oldest evidence of a stream that counts and by which the source is up.
+    /// By place: the oldest evidence of a stream that counts and by which the source is up; in whole blocks.
     oldest: Vec<Seconds>,
 }
 
@@ -108,9 +108,10 @@ impl Default for Changes {
             fleet: serial::next(),
             now: 0,
             all: 0,
-            clusters: Vec::new(),
-            newest_cluster: 0,
+            places: 0,
             free: Vec::new(),
+            clusters: Vec::new(),
+            newest: Vec::new(),
             packages: HashMap::new(),
             most: FEWEST,
             evidence: HashMap::new(),
@@ -122,9 +123,11 @@ impl Changes {
     /// A place for a cluster that is new.
     pub(super) fn place(&mut self) -> u32 {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.clusters.push(0);
-            u32::try_from(self.clusters.len() - 1).unwrap_or(u32::MAX)
+            self.places += 1;
+            self.places - 1
         });
+        self.newest.resize((self.places as usize).div_ceil(BLOCK), 0);
+        self.clusters.resize(self.newest.len() * BLOCK, 0);
         self.cluster(place);
         place
     }
@@ -139,8 +142,9 @@ impl Changes {
     /// Something of a cluster has changed that may concern all of its packages.
     pub(super) fn cluster(&mut self, place: u32) {
         self.now += 1;
-        if let Some(at) = self.clusters.get_mut(place as usize) {
-            (*at, self.newest_cluster) = (self.now, self.now);
+        let at = place as usize;
+        if let (Some(at), Some(newest)) = (self.clusters.get_mut(at), self.newest.get_mut(at / BLOCK)) {
+            (*at, *newest) = (self.now, self.now);
         }
     }
 
@@ -203,7 +207,7 @@ impl Changes {
                 }
             };
             if all.len() <= at {
-                all.resize(self.clusters.len().max(at + 1), NEVER);
+                all.resize(self.clusters.len(), NEVER);
             }
             if let Some(known) = all.get_mut(at) {
                 *known = cluster.evidence(&source.name).unwrap_or(NEVER);
@@ -226,23 +230,46 @@ impl Changes {
         if mark.fleet != self.fleet || self.all > mark.at || package > mark.at {
             return Since::Changed;
         }
-        let look = self.newest_cluster > mark.at;
-        let (source, ..) = package::parts(key);
-        let evidence = self.evidence.get(source).map(|it| it.oldest.as_slice()).unwrap_or_default();
-        let has_changed = |place: usize| look && self.clusters.get(place).is_none_or(|at| *at > mark.at);
-        if look && clusters.beside.iter().any(has_changed) {
+        if self.any_changed(&clusters.beside, mark) || self.any_changed(&clusters.told, mark) {
             return Since::Changed;
         }
-        let mut oldest = None::<Seconds>;
-        for place in clusters.told.iter() {
-            if has_changed(place) {
-                return Since::Changed;
-            }
-            let of_cluster = evidence.get(place).copied().unwrap_or(NEVER);
-            oldest = Some(oldest.map_or(of_cluster, |oldest| oldest.min(of_cluster)));
-        }
-        Since::Same(oldest)
+        let (source, ..) = package::parts(key);
+        let evidence = self.evidence.get(source).map(|it| it.oldest.as_slice()).unwrap_or_default();
+        let (evidence, _) = evidence.as_chunks();
+        let of_block = |(at, meant)| evidence.get(at).map_or(NEVER, |all| oldest(all, meant));
+        Since::Same(clusters.told.blocks().map(of_block).reduce(Seconds::min))
     }
+
+    fn any_changed(&self, places: &Places, mark: Mark) -> bool {
+        let is_newer = |at: &u64| *at > mark.at;
+        let (clusters, _) = self.clusters.as_chunks::<BLOCK>();
+        let has_changed = |(at, meant): (usize, u64)| {
+            let any = |all: &[u64; BLOCK]| {
+                all.iter().enumerate().any(|(bit, at)| is_newer(at) && is_meant(meant, bit))
+            };
+            self.newest.get(at).is_none_or(is_newer) && clusters.get(at).is_none_or(any)
+        };
+        places.blocks().any(has_changed)
+    }
+}
+
+const fn is_meant(meant: u64, bit: usize) -> bool {
+    meant >> bit & 1 == 1
+}
+
+/// Evidence that is looked at in one step of the processor, or a few.
+const LANES: usize = 8;
+
+/// The oldest evidence of those of a block that are meant: of hundreds of verdicts on all clusters it is asked with every poll.
+fn oldest(evidence: &[Seconds; BLOCK], meant: u64) -> Seconds {
+    let mut oldest = [Seconds::INFINITY; LANES];
+    for (first, lanes) in evidence.as_chunks::<LANES>().0.iter().enumerate() {
+        for (lane, (seen, oldest)) in lanes.iter().zip(&mut oldest).enumerate() {
+            let seen = if is_meant(meant, first * LANES + lane) { *seen } else { Seconds::INFINITY };
+            *oldest = if seen < *oldest { seen } else { *oldest };
+        }
+    }
+    oldest.into_iter().fold(Seconds::INFINITY, Seconds::min)
 }
 
 /// Older than any evidence.
@@ -295,11 +322,11 @@ impl Fleet {
         key: &str,
     ) -> Option<Clusters> {
         let (source, ..) = package::parts(key);
-        let none = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
+        let none = vec![0_u64; self.changes.newest.len()];
         let (mut told, mut beside) = (none.clone(), none);
         let add = |words: &mut Vec<u64>, cluster: &Cluster| {
             let place = cluster.place as usize;
-            words.get_mut(place / 64).map(|word| *word |= 1 << (place % 64))
+            words.get_mut(place / BLOCK).map(|word| *word |= 1 << (place % BLOCK))
         };
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {

@@ -321,6 +321,33 @@ fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mu
     assert_eq!(fleet.since(mark, &super::key(&package("p")), &clusters), is);
 }
 
+/// A hundred and thirty clusters, of which the first one has the youngest evidence. One after the other changes.
+#[rstest]
+#[case::one(&[70])]
+#[case::on_both_sides_of_a_border(&[63, 64])]
+#[case::the_ends(&[0, 129])]
+#[case::all_but_some(&(0..130).filter(|n| n % 7 != 3).collect::<Vec<_>>())]
+#[case::all(&(0..130).collect::<Vec<_>>())]
+fn what_is_news_of_some_clusters_is_what_is_news_of_one_of_them(#[case] chosen: &[u32]) {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let name = |n: u32| format!("c{n:03}");
+    let evidence = |n: u32| 1000.0 - Seconds::from(n);
+    for n in 0..130 {
+        say(&mut fleet, &name(n), [healthy("r1", 10), healthy("r1", 10)], evidence(n));
+    }
+    let names: Vec<String> = chosen.iter().map(|n| name(*n)).collect();
+    let key = super::key(&package("p"));
+    let clusters = fleet.clusters_of(names.iter().map(String::as_str), &key).unwrap();
+    let is_as_old_as = chosen.iter().copied().map(evidence).reduce(Seconds::min);
+    assert_eq!(fleet.since(fleet.mark(), &key, &clusters), Since::Same(is_as_old_as));
+    for n in 0..130 {
+        let mark = fleet.mark();
+        fleet.crowd(&name(n), 1000.0);
+        let is_one_of_them = fleet.since(mark, &key, &clusters) == Since::Changed;
+        assert_eq!(is_one_of_them, chosen.contains(&n), "{n}");
+    }
+}
+
 #[test]
 fn what_a_poll_found_is_heard_of_its_own_cluster_whatever_the_order() {
     let names = ["a", "b", "c", "d", "e"];
