@@ -35,7 +35,8 @@ impl Glob {
     /// A name for which this one and another one stand, if there is any.
     pub(crate) fn common(&self, other: &Self) -> Option<String> {
         let [left, right] = [self, other].map(|glob| glob.0.chars().collect::<Vec<char>>());
-        // What follows from each pair of places, from the end to the beginning: the first character that both stand for.
+        // What follows from each pair of places, from the end to the beginning: the first character that both stand for. Where
+        // one of both is a `*` and neither of the first two ways is open, no other one is that takes it for a character.
         let (rows, columns) = (left.len() + 1, right.len() + 1);
         let mut next: Vec<Option<(usize, Option<char>)>> = vec![None; rows * columns];
         for at in (0..rows * columns).rev() {
@@ -44,14 +45,9 @@ impl Glob {
             let step = match (left.get(i), right.get(j)) {
                 (Some('*'), _) if is_open(at + columns) => Some((at + columns, None)),
                 (_, Some('*')) if is_open(at + 1) => Some((at + 1, None)),
-                (Some('*'), Some(c)) if *c != '*' && is_open(at + 1) => Some((at + 1, Some(*c))),
-                (Some(c), Some('*')) if *c != '*' && is_open(at + columns) => Some((at + columns, Some(*c))),
-                (Some(a), Some(b))
-                    if *a != '*'
-                        && *b != '*'
-                        && (a == b || *a == '?' || *b == '?')
-                        && is_open(at + columns + 1) =>
-                {
+                (Some('*'), Some(c)) if is_open(at + 1) => Some((at + 1, Some(*c))),
+                (Some(c), Some('*')) if is_open(at + columns) => Some((at + columns, Some(*c))),
+                (Some(a), Some(b)) if (a == b || *a == '?' || *b == '?') && is_open(at + columns + 1) => {
                     Some((at + columns + 1, Some(if *a == '?' { *b } else { *a })))
                 }
                 _ => None,
