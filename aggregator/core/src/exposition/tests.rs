@@ -168,6 +168,40 @@ fn what_is_no_exposition_of_the_contract_says_nothing_of_anybody() {
     assert_eq!(read(b"a{x=\"\xff\"} 1\n", origin("c", T)).unwrap_err(), NoExposition::NotText);
 }
 
+#[test]
+fn of_metrics_that_nobody_knows_the_first_is_named_and_as_many_more_as_are_kept_are_counted() {
+    let mut fleet = fleet();
+    let good = text(&exposition("r1"), T);
+    for (unknown, expected) in [
+        (vec!["a", "a"], "the exporter has statusbridge_a, which contract version 2 does not know"),
+        (vec!["a", "a", "b"], "has statusbridge_a (and 1 more), which"),
+        (vec!["a", "b", "c", "d", "e", "f"], "has statusbridge_a (and 3 more), which"),
+    ] {
+        let more: String = unknown.iter().map(|name| format!("statusbridge_{name}{{}} 1\n")).collect();
+        let revision = statusbridge_contract::Fingerprint::of("r1").value();
+        let bad = good.replacen(&format!(" {revision}\n"), " 5\n", 1) + &more;
+        let outcome = fold(&mut fleet, "c", &bad, T);
+        assert!(matches!(&outcome, Outcome::Unverified(fault) if fault.contains(expected)), "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_it_has_too_much_of_is_told() {
+    let mut said = exposition("r1");
+    let evidence = |said: &Exposition| read(text(said, T).as_bytes(), origin("c", T)).unwrap();
+    assert_eq!(evidence(&said).excess(), None);
+    said.sources = (0..257).map(|n| format!("source-{n}")).collect();
+    assert_eq!(evidence(&said).excess(), Some(Excess::Sources));
+}
+
+#[test]
+fn of_a_version_that_is_not_read_no_sample_is_gathered() {
+    let text = text(&exposition("r1"), T);
+    let samples = |text: &str| read(text.as_bytes(), origin("c", T)).unwrap().samples;
+    assert!(samples(&text) > 5);
+    assert_eq!(samples(&text.replace("contract=\"2\"", "contract=\"99\"")), 0);
+}
+
 /// Our own clock was set back after it was asked for.
 #[test]
 fn no_evidence_is_younger_than_the_present() {
