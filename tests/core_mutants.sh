@@ -53,13 +53,14 @@ mutants() { # file, seconds, more
   git checkout --quiet -- "$file"
 }
 
-# Asks more tests of what nothing has noticed yet.
+# Asks more tests of what nothing has noticed yet. What never ended with few tests does not end with more.
 next() { # file, seconds, tests…
   local file=$1 seconds=$2
   shift 2
-  if [ "$(lines missed)$(lines timeout)" != 00 ]; then
+  if [ "$(lines missed)" != 0 ]; then
+    cat "$out/timeout.txt" >>"$out/caught.txt"
     mutants "$file" "$seconds" --iterate -- "$@"
-    caught=$((caught + $(lines caught)))
+    caught=$((caught + $(lines caught))) endless=$((endless + $(lines timeout)))
   fi
 }
 
@@ -70,7 +71,7 @@ name() { sed -E 's/^[^:]*:[0-9]+:[0-9]+: //' "$@"; }
 
 note() { # file
   printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n' "$1" "$(git hash-object "$1")" "$(date -u +%F)" "$commit" \
-    "$caught" "$(lines timeout)" "$unviable" "$(lines missed)" | replace "$record" "$1"
+    "$caught" "$endless" "$unviable" "$(lines missed)" | replace "$record" "$1"
   if [ -e "$out/missed.txt" ]; then name "$out/missed.txt"; fi | sort -u | while read -r mutant; do
     printf '%s\t%s\t%s\n' "$1" "$mutant" \
       "$(awk -F '\t' -v file="$1" -v mutant="$mutant" '$1 == file && $2 == mutant { print $3 }' "$survivors")"
@@ -88,16 +89,16 @@ files() { # worker, parts…
 }
 
 try() { # file
-  local file=$1 folder=${1#aggregator/core/src/} caught unviable
+  local file=$1 folder=${1#aggregator/core/src/} caught endless unviable
   folder=${folder%%/*}
   rm -rf "$out" "$out.old"
   PROPTEST_CASES=$few mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
   [ -e "$out/caught.txt" ] || return 0 # it has nothing to break
-  caught=$(lines caught) unviable=$(lines unviable)
+  caught=$(lines caught) endless=$(lines timeout) unviable=$(lines unviable)
   PROPTEST_CASES=$few next "$file" 120 --lib -- "${slow[@]}"
   next "$file" 400 --lib --test=decide
   (flock 9 && note "$file") 9>"$targets/lock"
-  printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$(lines timeout)" "$unviable" "$(lines missed)"
+  printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$endless" "$unviable" "$(lines missed)"
 }
 
 work() { # worker, parts…
