@@ -1,5 +1,6 @@
 //! Each rule of a gate as a case.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use rstest::rstest;
 use statusbridge_api::common::{ClusterSet, Reporting};
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find, is_true};
@@ -99,6 +100,11 @@ pub fn reasons(status: &RolloutGateStatus) -> Vec<&str> {
 #[case::paused_on_the_way(Row { apply: ApplyState::Paused, ..moving(R1, R2) }, Reason::Paused)]
 #[case::paused_there(Row { apply: ApplyState::Paused, healthy: Fingerprint::NONE, ..healthy(R2) }, Reason::Paused)]
 #[case::being_deleted(Row { apply: ApplyState::Deleting, ..healthy(R2) }, Reason::Deleting)]
+#[case::wants_nothing_and_is_there(Row { desired: Fingerprint::NONE, ..healthy(R2) }, Reason::Healthy)]
+#[case::wants_nothing_and_is_elsewhere(Row { desired: Fingerprint::NONE, ..healthy(R1) }, Reason::NotUpdated)]
+#[case::wants_nothing_and_has_left(
+    Row { desired: Fingerprint::NONE, previously_applied: Fingerprint::of(R2), ..healthy(R1) }, Reason::Superseded
+)]
 fn what_one_cluster_counts_as(#[case] row: Row, #[case] expected: Reason) {
     let status = Case::default().on([fresh(row)]);
     let expected: &[&str] = match expected {
@@ -472,6 +478,30 @@ fn the_least_that_closes_a_gate_is_never_longer_than_the_open_status_it_replaces
             assert_eq!(find(&least.conditions, OPEN).map(|open| open.message.as_str()), Some(reason.name()));
         }
     }
+}
+
+#[test]
+fn the_least_says_whether_it_was_open_once_and_at_length_only_that_it_was() {
+    let opened = Case::default().on([fresh(healthy(R2))]);
+    let mut closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), &opened, T + 100.0).unwrap();
+    let of = |status: &RolloutGateStatus| find(&status.conditions, OPENED_ONCE).cloned().unwrap();
+    let was = of(&closed);
+    assert!(was.status == "True" && !was.message.is_empty());
+    assert_eq!(of(&closing::least(&opened, &closed)), was);
+    for condition in closed.conditions.iter_mut().filter(|it| it.type_ == OPENED_ONCE) {
+        condition.status = "False".to_owned();
+    }
+    let never = Condition { status: "False".to_owned(), message: String::new(), ..was };
+    assert_eq!(of(&closing::least(&opened, &closed)), never);
+}
+
+#[test]
+fn silence_is_no_verdict_on_a_generation() {
+    let mut opened = Case::default().on([fresh(healthy(R2))]);
+    opened.observed_generation = None;
+    let closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), &opened, T + 100.0).unwrap();
+    assert_eq!(closed.observed_generation, None);
+    assert_eq!(find(&closed.conditions, OPEN).unwrap().observed_generation, Some(-1));
 }
 
 #[rstest]
