@@ -30,9 +30,9 @@ git worktree prune
 # A mutant that never ends must not take all memory meanwhile.
 ulimit -v $((8 * 1024 * 1024))
 
-# These take longer than all others together, and properties with all their cases take longer than to compile: they are asked only of what
-# the others did not notice.
-few=16
+# Properties with all their cases take longer than to compile: so many of each are asked.
+export PROPTEST_CASES=16
+# These take longer than all others together all the same: they are asked only of what the others did not notice.
 slow=()
 for test in history_tests:: rollout_history_tests:: many_exporters_of_a_cluster_do_not_fill_the_memory names_are_bounded_in_all \
   what_may_not_be_seen_changes_nothing_and_is_nowhere valid_whatever_the_labels_say it_is_what_a_look_at_every_minute_finds \
@@ -51,17 +51,6 @@ mutants() { # file, seconds, more
     *) cat "$target/log" >&2; exit 1 ;;
     esac
   git checkout --quiet -- "$file"
-}
-
-# Asks more tests of what nothing has noticed yet. What never ended with few tests does not end with more.
-next() { # file, seconds, tests…
-  local file=$1 seconds=$2
-  shift 2
-  if [ "$(lines missed)" != 0 ]; then
-    cat "$out/timeout.txt" >>"$out/caught.txt"
-    mutants "$file" "$seconds" --iterate -- "$@"
-    caught=$((caught + $(lines caught))) endless=$((endless + $(lines timeout)))
-  fi
 }
 
 lines() { if [ -e "$out/$1.txt" ]; then wc -l <"$out/$1.txt"; else echo 0; fi; }
@@ -92,11 +81,17 @@ try() { # file
   local file=$1 folder=${1#aggregator/core/src/} caught endless unviable
   folder=${folder%%/*}
   rm -rf "$out" "$out.old"
-  PROPTEST_CASES=$few mutants "$file" 60 -- --lib -- "${folder%.rs}::" "${slow[@]}"
+  local first=(--lib -- "${folder%.rs}::" "${slow[@]}")
+  if [ "$folder" = decide ]; then first=(--test=decide); fi
+  mutants "$file" 60 -- "${first[@]}"
   [ -e "$out/caught.txt" ] || return 0 # it has nothing to break
   caught=$(lines caught) endless=$(lines timeout) unviable=$(lines unviable)
-  PROPTEST_CASES=$few next "$file" 120 --lib -- "${slow[@]}"
-  next "$file" 400 --lib --test=decide
+  if [ "$(lines missed)" != 0 ]; then
+    # What never ended with few tests does not end with more.
+    cat "$out/timeout.txt" >>"$out/caught.txt"
+    mutants "$file" 200 --iterate -- --lib --test=decide
+    caught=$((caught + $(lines caught))) endless=$((endless + $(lines timeout)))
+  fi
   (flock 9 && note "$file") 9>"$targets/lock"
   printf '%s: %d noticed, %d never ended, %d did not compile, %d survived\n' "$file" "$caught" "$endless" "$unviable" "$(lines missed)"
 }
