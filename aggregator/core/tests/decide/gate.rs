@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use rstest::rstest;
 use statusbridge_api::common::{ClusterSet, Reporting};
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find, is_true};
-use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState, Require};
+use statusbridge_api::rollout_gate::{GateTerms, Members, Override, OverrideState, Require};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -493,6 +493,23 @@ fn the_least_says_whether_it_was_open_once_and_at_length_only_that_it_was() {
     }
     let never = Condition { status: "False".to_owned(), message: String::new(), ..was };
     assert_eq!(of(&closing::least(&opened, &closed)), never);
+}
+
+#[test]
+fn the_least_keeps_what_the_next_verdict_goes_on_from() {
+    let mut opened = Case::default().on([fresh(healthy(R2))]);
+    opened.epoch = Some(3);
+    opened.tenancy = Some("t".to_owned());
+    opened.members =
+        Some(Members { of: "wave".to_owned(), since: time(T), clusters: vec!["c00".to_owned()] });
+    let closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), &opened, T + 100.0).unwrap();
+    let [least, closed] =
+        [&closing::least(&opened, &closed), &closed].map(|it| serde_json::to_value(it).unwrap());
+    let kept =
+        "observedGeneration epoch revision fingerprint startedAt verdictSince outcomeSince tenancy members";
+    for field in kept.split(' ') {
+        assert!(!least[field].is_null() && least[field] == closed[field], "{field}: {least}");
+    }
 }
 
 #[test]
