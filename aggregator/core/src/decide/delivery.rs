@@ -122,6 +122,11 @@ mod tests {
         vec![entry("b", 900.0, [900.0, 900.0, 900.0])],
         vec![]
     )]
+    #[case::one_that_begins_anew_with_another_revision(
+        vec![entry("a", 100.0, [160.0, 0.0, 0.0])],
+        vec![entry("b", 200.0, [240.0, 0.0, 0.0])],
+        vec![Step::Deployed(40.0)]
+    )]
     #[case::what_falls_off_the_end(vec![entry("b", 200.0, NEVER), entry("a", 100.0, NEVER)], vec![entry("b", 200.0, NEVER)], vec![])]
     fn a_step_is_what_the_later_history_tells_and_the_earlier_does_not(
         #[case] before: Vec<HistoryEntry>,

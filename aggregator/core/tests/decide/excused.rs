@@ -212,6 +212,9 @@ fn of_several_excuses_the_longest_is_told() {
     assert_eq!(absent.until(), NOW.now + 60.0, "any end may change who is excused");
     case.profiles.configured = Some([("c00".to_owned(), "drained".to_owned())].into());
     assert_eq!(told(&case)[1], ("c00".to_owned(), "drained".to_owned(), None));
+    let by_name = serde_json::from_value(json!({"cluster": "c00", "reason": "by name"})).unwrap();
+    case.package.excused.push(by_name);
+    assert_eq!(told(&case)[1].1, "by name", "of two that never end");
 }
 
 #[rstest]
@@ -338,6 +341,13 @@ fn until_the_backend_was_asked_an_excuse_holds_no_longer_than_it_lasts(
     let all = targets([silent(), silent(), silent()]);
     assert_eq!(open(&case.gate(&all)).0, expected);
     assert_eq!(ready(&case.package(&all)).0, expected);
+}
+
+#[test]
+fn once_all_was_read_nothing_stays_that_was_said_with_an_excuse() {
+    let case = restarted(out("c02"), Profiles::default(), None, true);
+    let all = targets([sick(), well(), silent()]);
+    assert!(!open(&case.gate(&all)).0 && !ready(&case.package(&all)).0);
 }
 
 #[rstest]

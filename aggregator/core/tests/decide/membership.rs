@@ -119,6 +119,25 @@ fn while_members_may_be_out_of_date_nothing_opens() {
 }
 
 #[test]
+fn what_was_closed_or_open_for_another_generation_does_not_open_meanwhile() {
+    let opened = gate_of(&Membership::Known, &well(), None, Backend::Answers, NOW);
+    let ready = report_of(&Membership::Known, &well(), None, NOW);
+    let ill = targets([fresh(healthy(R2)), fresh(failed(R1, R2))]);
+    let closed = gate_of(&Membership::Known, &ill, None, Backend::Answers, NOW);
+    let unready = report_of(&Membership::Known, &ill, None, NOW);
+    let of_another = RolloutGateStatus { observed_generation: Some(0), ..opened };
+    for previous in [closed, of_another] {
+        let gate = gate_of(&outdated(NOW.now), &well(), Some(&previous), Backend::Answers, later(1.0));
+        assert!(!is_true(&gate.conditions, OPEN), "after {previous:?}");
+    }
+    let of_another = FleetPackageStatus { observed_generation: Some(0), ..ready };
+    for previous in [unready, of_another] {
+        let report = report_of(&outdated(NOW.now), &well(), Some(&previous), later(1.0));
+        assert!(!is_true(&report.conditions, READY), "after {previous:?}");
+    }
+}
+
+#[test]
 fn what_was_open_stays_for_as_long_as_evidence_may_and_shows_it() {
     let opened = gate_of(&Membership::Known, &well(), None, Backend::Answers, NOW);
     let ready = report_of(&Membership::Known, &well(), None, NOW);

@@ -3,6 +3,7 @@
 use rstest::rstest;
 use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
 use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
+use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RevisionFrom};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::excused::Excused;
@@ -109,6 +110,10 @@ fn a_spec_that_cannot_be_read_is_stalled() {
             Ok(&FleetPackageSpec { stale_after: "soon".into(), ..package() }),
             "\"soon\" is not a duration such as 90s, 3m or 1h30m",
         ),
+        (
+            Ok(&FleetPackageSpec { revision: None, trace: crate::trace::stages().into(), ..package() }),
+            "a trace follows a revision: set revision or revisionFrom",
+        ),
     ] {
         let status = decide(&Input {
             spec,
@@ -122,10 +127,14 @@ fn a_spec_that_cannot_be_read_is_stalled() {
 
 #[test]
 fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
-    let good = judge(&package(), [fresh(healthy(R2)), fresh(failed(R1, R2))]);
+    let mut good = judge(&package(), [fresh(healthy(R2)), fresh(failed(R1, R2))]);
+    // Who writes it says so anew each time.
+    (good.epoch, good.tenancy) = (Some(3), Some("t".to_owned()));
+    let stage = StageStatus { stage: "build".into(), ..StageStatus::default() };
     let spec = FleetPackageSpec { revision: Some(R3.into()), stale_after: "soon".into(), ..package() };
+    let valid = |spec: &FleetPackageSpec| FleetPackageSpec { stale_after: "3m".into(), ..spec.clone() };
     let then = |previous: &FleetPackageStatus, generation, membership: &Membership, backend| {
-        let valid = FleetPackageSpec { stale_after: "3m".into(), ..spec.clone() };
+        let valid = valid(&spec);
         decide(&Input {
             spec: Ok(if generation == 5 { &spec } else { &valid }),
             generation,
@@ -133,6 +142,7 @@ fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
             wanted: Wanted::literal(&spec),
             membership,
             backend,
+            stages: std::slice::from_ref(&stage),
             moment: Moment { t: T + 60.0, now: T + 65.0 },
             ..reported(&package(), &[], &Excused::nobody())
         })
@@ -142,6 +152,11 @@ fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
     };
     let invalid = then(&good, 5, &Membership::Known, Backend::Answers);
     assert_eq!((ready_reason(&invalid), invalid.revision.as_deref()), ("InvalidSpec", Some(R3)));
+    assert_eq!(invalid.fingerprint, judge(&valid(&spec), []).fingerprint);
+    assert_eq!(
+        (&*invalid.trace, invalid.epoch, invalid.tenancy.as_deref()),
+        (&[stage.clone()][..], None, None)
+    );
     assert_eq!(known(&invalid), known(&good));
     let of = invalid.last_counted.clone().unwrap();
     assert_eq!((of.generation, of.revision.as_deref()), (4, Some(R2)));
@@ -234,6 +249,13 @@ fn without_its_revision_nothing_is_ready_and_clusters_are_still_reported(
     assert_eq!(problems, ["Failed", "Stale"]);
     assert!(is_true(&status.conditions, STALLED));
     assert!(!is_true(&status.conditions, REPORTING));
+}
+
+#[test]
+fn why_a_reference_comes_to_nothing_is_told_in_so_many_characters() {
+    let long = Obstacle { message: "é".repeat(300), ..unresolved(Reason::RevisionNotFound, false) };
+    let status = judge_referring(Wanted::Unresolved(&long), None, Backend::Answers, []);
+    assert_eq!(find(&status.conditions, READY).unwrap().message, "é".repeat(256) + "…");
 }
 
 #[test]

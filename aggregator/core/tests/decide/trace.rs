@@ -34,7 +34,7 @@ fn described(stage: &str, output: Output) -> TraceStage {
 }
 
 /// Built in the first stage, run as it is in the second.
-fn stages() -> [TraceStage; 2] {
+pub fn stages() -> [TraceStage; 2] {
     [described("build", Output::Built), described("staging", Output::Same)]
 }
 
