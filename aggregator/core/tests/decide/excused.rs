@@ -189,6 +189,23 @@ fn an_excuse_is_over_at_its_end(#[case] after: f64, #[case] excused: bool) {
     assert_eq!(absent.until(), if excused { end } else { f64::INFINITY });
 }
 
+#[rstest]
+#[case(1, false, "the only cluster is healthy")]
+#[case(2, false, "all 2 clusters are healthy")]
+#[case(1, true, "the only cluster that counts is healthy")]
+#[case(2, true, "all 2 clusters that count are healthy")]
+fn how_many_are_well_is_said_of_those_that_count(
+    #[case] wells: usize,
+    #[case] excused: bool,
+    #[case] said: &str,
+) {
+    let mut case = Case::new(if excused { out(&format!("c{wells:02}")) } else { json!([]) });
+    case.package.min_observed = count(1);
+    let status = case.package(&targets(std::iter::repeat_n(well(), wells + usize::from(excused))));
+    let message = &find(&status.conditions, READY).unwrap().message;
+    assert!(message.starts_with(said), "{message}");
+}
+
 #[test]
 fn of_several_excuses_the_longest_is_told() {
     let end = |minutes: f64| time(NOW.now + 60.0 * minutes);
@@ -215,6 +232,19 @@ fn of_several_excuses_the_longest_is_told() {
     let by_name = serde_json::from_value(json!({"cluster": "c00", "reason": "by name"})).unwrap();
     case.package.excused.push(by_name);
     assert_eq!(told(&case)[1].1, "by name", "of two that never end");
+}
+
+#[rstest]
+#[case::a_selector(json!([{"selector": {"matchLabels": {"env": "dev"}}, "reason": "r"}]), false)]
+#[case::the_configuration(json!([]), true)]
+fn what_excuses_nobody_by_name_excuses_all_the_same(#[case] excused: Value, #[case] configured: bool) {
+    let mut case = Case::new(excused);
+    let labels = Labels::from([("env".to_owned(), "dev".to_owned())]);
+    case.profiles.labels = [("c02".to_owned(), labels)].into();
+    case.profiles.configured = configured.then(|| [("c02".to_owned(), "r".to_owned())].into());
+    let all = targets([well(), well(), sick()]);
+    assert!(open(&case.gate(&all)).0 && ready(&case.package(&all)).0);
+    assert_eq!(case.gate(&all).excused.len(), 1);
 }
 
 #[rstest]
