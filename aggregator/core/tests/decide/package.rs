@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
-use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
+use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus, PackageCounts};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RevisionFrom};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -44,6 +44,40 @@ fn one_cluster(#[case] wanted: Option<&str>, #[case] row: Row, #[case] reason: &
     assert_eq!(is_true(&status.conditions, RECONCILING), !ready && reason != "Failed");
     assert!(is_true(&status.conditions, REPORTING));
     assert_eq!(status.observed_generation, Some(4));
+}
+
+#[test]
+fn each_cluster_is_counted_as_one_thing() {
+    let one_of_each = || {
+        [
+            fresh(healthy(R2)),
+            fresh(failed(R1, R2)),
+            fresh(Row { apply: ApplyState::Paused, ..moving(R1, R2) }),
+            fresh(applied(R2, Health::InProgress)),
+            unobserved(Standing::Stale, None),
+            unobserved(Standing::Missing, None),
+            unobserved(Standing::Unverified, None),
+            unobserved(Standing::Conflict, None),
+            unobserved(Standing::ClockSkew, None),
+        ]
+    };
+    let status = judge(&package(), [one_of_each(), one_of_each()].into_iter().flatten());
+    let counts = PackageCounts {
+        total: 18,
+        excused: 0,
+        reporting: 8,
+        stale: 4,
+        missing: 2,
+        unverified: 2,
+        conflicting: 2,
+        updated: 8,
+        applied: 4,
+        healthy: 2,
+        progressing: 2,
+        paused: 2,
+        failed: 2,
+    };
+    assert_eq!(status.clusters, Some(counts));
 }
 
 #[rstest]

@@ -218,6 +218,49 @@ fn a_wave_starts_when_the_gate_before_is_open_and_ends_when_all_are() {
 }
 
 #[test]
+fn what_stops_a_rollout_takes_back_nothing_but_what_it_may_not_say() {
+    let mut fleet = Fleet::new(&["all: 100%"], "a");
+    fleet.run();
+    fleet.set(0, Stand::Open).run();
+    // Who writes these says so anew each time.
+    let (epoch, tenancy) = (Some(3), Some("t".to_owned()));
+    let previous = FleetRolloutStatus { epoch, tenancy, ..fleet.status.clone().unwrap() };
+    let spec: FleetRolloutSpec = serde_json::from_value(fleet.spec.clone()).unwrap();
+    let stopped = |spec, revision| {
+        let input = Input {
+            spec,
+            generation: 2,
+            previous: Some(&previous),
+            revision,
+            obstacle: None,
+            hold: None,
+            refusal: None,
+            waves: &[],
+            rest: Ok(&[]),
+            order: &|_| Fingerprint::NONE,
+            is_excused: &|_| false,
+            is_admitted: &|_| false,
+            last_healthy: None,
+            moment: NOW,
+        };
+        decide(&input).status
+    };
+    let obstacle = |reason| Err(Obstacle { reason, message: "no".to_owned(), stalled: true });
+    for (status, reason) in [
+        (stopped(Err("no"), Ok("r2")), "InvalidSpec"),
+        (stopped(Ok(&spec), obstacle(Reason::RevisionNotFound)), "RevisionNotFound"),
+        (stopped(Ok(&spec), obstacle(Reason::Forbidden)), "Forbidden"),
+    ] {
+        let ready = find(&status.conditions, READY).unwrap();
+        assert_eq!((ready.reason.as_str(), ready.message.as_str()), (reason, "no"));
+        assert_eq!((status.observed_generation, status.epoch, status.tenancy), (Some(2), None, None));
+        assert_eq!(status.last_completed_revision.as_deref(), Some("r1"));
+        let stays = reason != "Forbidden";
+        assert_eq!((status.waves == previous.waves, status.revision.is_some()), (stays, stays), "{reason}");
+    }
+}
+
+#[test]
 fn so_many_of_a_wave_are_on_the_way_at_a_time() {
     let mut fleet = Fleet::new(&["all/2: 100%"], "a b c d e");
     assert_eq!(fleet.run(), "start 0 a b c d e, admit 0 a b");
