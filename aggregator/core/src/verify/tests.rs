@@ -117,6 +117,56 @@ fn a_fault_is_named(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
     assert!(text.len() < 500);
 }
 
+/// Drops the time of these packages.
+fn drop_times(lines: &mut Lines, packages: &[&str]) {
+    let is_theirs = |line: &Line| line.own.iter().any(|(_, value)| packages.contains(&value.as_str()));
+    lines.retain(|line| line.metric != Metric::PackageTransitionTimestamp || !is_theirs(line));
+}
+
+fn double(lines: &mut Lines, packages: &[&str]) {
+    let again = packages.iter().map(|package| of(lines, Metric::PackageTransitionTimestamp, package).clone());
+    let again: Vec<Line> = again.collect();
+    lines.extend(again);
+}
+
+const TIME: &str = "statusbridge_package_transition_timestamp_seconds";
+
+#[rstest]
+#[case::of_all_packages(|l: &mut Lines| drop_times(l, &["payments", "search", "ledger"]), "TIME is missing altogether")]
+#[case::of_one_package(|l: &mut Lines| drop_times(l, &["search"]), "TIME{search} is missing")]
+#[case::of_two_packages(|l: &mut Lines| drop_times(l, &["search", "payments"]), "TIME{payments} is missing and of 1 more packages")]
+#[case::one_twice(|l: &mut Lines| double(l, &["search"]), "TIME{search} arrived more than once")]
+#[case::two_twice(|l: &mut Lines| double(l, &["search", "payments"]), "TIME{search} arrived more than once (and 1 more)")]
+#[case::nothing_but_the_process(
+    |l: &mut Lines| l.retain(|line| line.metric == Metric::ProcessNumber),
+    "samples of different scrapes, or changed on the way"
+)]
+#[case::nothing_but_a_source(
+    |l: &mut Lines| l.retain(|line| [Metric::ProcessNumber, Metric::SourcePackages].contains(&line.metric)),
+    "statusbridge_source_up is missing altogether"
+)]
+#[case::three(
+    |l: &mut Lines| { [Metric::SourceUp, Metric::ProcessNumber].map(|it| drop_metric(l, it)); drop_times(l, &["search"]); },
+    "TIME{search} is missing; statusbridge_source_up is missing altogether; statusbridge_process_number is missing"
+)]
+#[case::four(
+    |l: &mut Lines| {
+        [Metric::SourceUp, Metric::SourcePackages, Metric::ProcessNumber].map(|it| drop_metric(l, it));
+        drop_times(l, &["search"]);
+    },
+    "TIME{search} is missing; statusbridge_source_up is missing altogether; \
+     statusbridge_source_packages is missing altogether; and 1 more findings"
+)]
+fn faults_are_told_in_so_many_words(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
+    let mut lines = fleet().lines();
+    fault(&mut lines);
+    let text = said(&lines, &fleet(), None, &[]);
+    let (_, found) = text.split_once(" is attested: ").unwrap();
+    let rest = "\",package_namespace=\"ns\",package_source=\"flux\"}";
+    let found = found.replace(TIME, "TIME").replace("{package=\"", "{").replace(rest, "}");
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn what_is_left_out_follows_from_the_rest() {
     let content = verified(&Exposition::new(5).with("good", healthy("r1", 7)).with("bad", failed("r2", 8)));
@@ -232,6 +282,16 @@ fn samples_in_a_stream_without_a_digest_name_the_label() {
     let expected = "1 samples (statusbridge_package_health) have instance=\"other\" instead of \"i\", \
                     an additional label team=\"x\"";
     assert!(text.contains(expected), "{text}");
+    let metrics = [Metric::PackageHealth, Metric::PackageReason, Metric::PackageTransitionTimestamp];
+    for (most, expected) in [
+        (2, "2 samples (statusbridge_package_health, statusbridge_package_reason) have no label instance"),
+        (3, "3 samples (statusbridge_package_health, statusbridge_package_reason, …) have no label instance"),
+    ] {
+        let metrics = metrics.into_iter().take(most).map(|metric| (metric, 1)).collect();
+        let stray = Stray { labels: stream(&[("cluster", "c1")]), metrics };
+        let text = said(&kept, &fleet(), None, &[stray]);
+        assert!(text.ends_with(&format!(" is attested: {expected}")), "{text}");
+    }
 }
 
 #[rstest]
