@@ -145,6 +145,14 @@ const TIME: &str = "statusbridge_package_transition_timestamp_seconds";
     |l: &mut Lines| l.retain(|line| [Metric::ProcessNumber, Metric::SourcePackages].contains(&line.metric)),
     "statusbridge_source_up is missing altogether"
 )]
+#[case::nothing_but_what_says_that_it_is_up(
+    |l: &mut Lines| l.retain(|line| [Metric::ProcessNumber, Metric::SourceUp].contains(&line.metric)),
+    "statusbridge_source_packages is missing altogether"
+)]
+#[case::of_another_process(
+    |l: &mut Lines| l.iter_mut().filter(|line| line.metric == Metric::ProcessNumber).for_each(|line| line.value += 1),
+    "statusbridge_process_number is another process's"
+)]
 #[case::three(
     |l: &mut Lines| { [Metric::SourceUp, Metric::ProcessNumber].map(|it| drop_metric(l, it)); drop_times(l, &["search"]); },
     "TIME{search} is missing; statusbridge_source_up is missing altogether; statusbridge_process_number is missing"
@@ -285,7 +293,10 @@ fn samples_in_a_stream_without_a_digest_name_the_label() {
     let metrics = [Metric::PackageHealth, Metric::PackageReason, Metric::PackageTransitionTimestamp];
     for (most, expected) in [
         (2, "2 samples (statusbridge_package_health, statusbridge_package_reason) have no label instance"),
-        (3, "3 samples (statusbridge_package_health, statusbridge_package_reason, …) have no label instance"),
+        (
+            3,
+            "3 samples (statusbridge_package_transition_timestamp_seconds, statusbridge_package_health, …) have no label instance",
+        ),
     ] {
         let metrics = metrics.into_iter().take(most).map(|metric| (metric, 1)).collect();
         let stray = Stray { labels: stream(&[("cluster", "c1")]), metrics };
