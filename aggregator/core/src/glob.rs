@@ -35,8 +35,8 @@ impl Glob {
     /// A name for which this one and another one stand, if there is any.
     pub(crate) fn common(&self, other: &Self) -> Option<String> {
         let [left, right] = [self, other].map(|glob| glob.0.chars().collect::<Vec<char>>());
-        // What follows from each pair of places, from the end to the beginning: the first character that both stand for. Where
-        // one of both is a `*` and neither of the first two ways is open, no other one is that takes it for a character.
+        // What follows from each pair of places, from the end to the beginning: the first character that both stand for.
+        // No way takes a `*` for a character: where such a way is open, one of the first two is.
         let (rows, columns) = (left.len() + 1, right.len() + 1);
         let mut next: Vec<Option<(usize, Option<char>)>> = vec![None; rows * columns];
         for at in (0..rows * columns).rev() {

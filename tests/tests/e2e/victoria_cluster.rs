@@ -93,7 +93,7 @@ async fn half_of_an_answer_opens_nothing() {
         for gate in ["next", "late"] {
             hub.opens(gate, SOON).await?;
         }
-        // What was known before is not, which says so.
+        // The aggregator began with nothing: it knows no more that revision 1 was there.
         hub.closes("all", "RevisionNeverSeen", SOON).await.map(drop)
     })
     .await;

@@ -28,6 +28,12 @@ fn observe(fleet: &Fleet, cluster: &str, t: Seconds) -> Observation {
     fleet.observe(cluster, &package("p"), t, 60.0)
 }
 
+/// The text with 5 in place of the fingerprint of `r1`, so that it does not add up any more.
+fn with_another_revision(text: &str) -> String {
+    let revision = statusbridge_contract::Fingerprint::of("r1").value();
+    text.replacen(&format!(" {revision}\n"), " 5\n", 1)
+}
+
 fn fleet() -> Fleet {
     Fleet::new(FleetSettings::default())
 }
@@ -90,10 +96,7 @@ fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     let good = text(&exposition("r1"), T + 30.0);
     type Edit<'a> = (&'a str, &'a dyn Fn(&str) -> String);
     let edits: [Edit<'_>; 4] = [
-        ("package_healthy_revision", &|text| {
-            let revision = statusbridge_contract::Fingerprint::of("r1").value();
-            text.replacen(&format!(" {revision}\n"), " 5\n", 1)
-        }),
+        ("package_healthy_revision", &with_another_revision),
         ("samples of package p", &|text| {
             let kept = text.lines().filter(|line| !line.contains("package=\"p\""));
             kept.flat_map(|line| [line, "\n"]).collect()
@@ -178,8 +181,7 @@ fn of_metrics_that_nobody_knows_the_first_is_named_and_as_many_more_as_are_kept_
         (vec!["a", "b", "c", "d", "e", "f"], "has statusbridge_a (and 3 more), which"),
     ] {
         let more: String = unknown.iter().map(|name| format!("statusbridge_{name}{{}} 1\n")).collect();
-        let revision = statusbridge_contract::Fingerprint::of("r1").value();
-        let bad = good.replacen(&format!(" {revision}\n"), " 5\n", 1) + &more;
+        let bad = with_another_revision(&good) + &more;
         let outcome = fold(&mut fleet, "c", &bad, T);
         assert!(matches!(&outcome, Outcome::Unverified(fault) if fault.contains(expected)), "{outcome:?}");
     }

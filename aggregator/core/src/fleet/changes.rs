@@ -240,6 +240,7 @@ impl Changes {
         Since::Same(clusters.told.blocks().map(of_block).reduce(Seconds::min))
     }
 
+    /// Whether a cluster in one of these places has changed.
     fn any_changed(&self, places: &Places, mark: Mark) -> bool {
         let is_newer = |at: &u64| *at > mark.at;
         let (clusters, _) = self.clusters.as_chunks::<BLOCK>();
@@ -257,10 +258,10 @@ const fn is_meant(meant: u64, bit: usize) -> bool {
     meant >> bit & 1 == 1
 }
 
-/// Evidence that is looked at in one step of the processor, or a few.
+/// So many are compared side by side, for which the compiler has instructions.
 const LANES: usize = 8;
 
-/// The oldest evidence of those of a block that are meant: of hundreds of verdicts on all clusters it is asked with every poll.
+/// The oldest evidence of those of a block that are meant. Each poll asks for it again for hundreds of verdicts on all clusters.
 fn oldest(evidence: &[Seconds; BLOCK], meant: u64) -> Seconds {
     let mut oldest = [Seconds::INFINITY; LANES];
     for (first, lanes) in evidence.as_chunks::<LANES>().0.iter().enumerate() {

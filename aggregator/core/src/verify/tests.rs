@@ -128,9 +128,10 @@ fn drop_times(lines: &mut Lines, packages: &[&str]) {
 }
 
 fn double(lines: &mut Lines, packages: &[&str]) {
-    let again = packages.iter().map(|package| of(lines, Metric::PackageTransitionTimestamp, package).clone());
-    let again: Vec<Line> = again.collect();
-    lines.extend(again);
+    for package in packages {
+        let again = of(lines, Metric::PackageTransitionTimestamp, package).clone();
+        lines.push(again);
+    }
 }
 
 const TIME: &str = "statusbridge_package_transition_timestamp_seconds";

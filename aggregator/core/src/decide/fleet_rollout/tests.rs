@@ -222,7 +222,7 @@ fn what_stops_a_rollout_takes_back_nothing_but_what_it_may_not_say() {
     let mut fleet = Fleet::new(&["all: 100%"], "a");
     fleet.run();
     fleet.set(0, Stand::Open).run();
-    // Who writes these says so anew each time.
+    // The reconciler sets these whenever it writes a status.
     let (epoch, tenancy) = (Some(3), Some("t".to_owned()));
     let previous = FleetRolloutStatus { epoch, tenancy, ..fleet.status.clone().unwrap() };
     let spec: FleetRolloutSpec = serde_json::from_value(fleet.spec.clone()).unwrap();
