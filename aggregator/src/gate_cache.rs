@@ -165,7 +165,7 @@ impl GateCache {
 
     /// A FleetPackage as it stands in the hub, or that it is gone.
     pub fn package(&self, key: &Key, package: Option<&PackageObject>) {
-        let spec = package.and_then(|package| package.spec.as_ref().ok());
+        let spec = package.and_then(|package| package.spec.as_deref().ok());
         let mut inner = self.inner();
         match package {
             Some(package) => inner.deliveries.see(key, &package.uid, package.status.as_ref()),

@@ -36,7 +36,7 @@ impl Verdict {
     /// The verdict on a gate; its FleetPackage says how old evidence may be.
     pub(crate) fn of_gate(gate: &Gate, package: Option<&PackageObject>, asked: Asked) -> Self {
         let Asked { revision, slack, now } = asked;
-        let spec = package.and_then(|package| package.spec.as_ref().ok());
+        let spec = package.and_then(|package| package.spec.as_deref().ok());
         let stale_after = spec.and_then(gate_verdict::stale_after);
         let question = Question { revision, stale_after, slack, now };
         Self { kind: gate.kind, reading: gate_verdict::read(gate, &question) }

@@ -185,7 +185,7 @@ impl Sweeper {
     /// None when somebody else has changed it.
     async fn try_to_close(&self, gate: &GateObject, why: Unwatched, any_version: bool) -> Option<bool> {
         let Some(open) = &gate.status else { return Some(true) };
-        let spec = gate.spec.as_ref().map_err(String::as_str);
+        let spec = gate.spec.as_deref().map_err(String::as_str);
         let Some(closed) = closing::unwatched(why, spec, open, clock::now()) else { return Some(true) };
         let (least, mut version) = (closing::least(open, &closed), gate.version());
         if any_version {

@@ -85,7 +85,7 @@ impl Version {
                 "resourceVersion": gate.resource_version,
                 "generation": gate.generation,
             },
-            "spec": gate.spec.as_ref().ok(),
+            "spec": gate.spec.as_deref().ok(),
             "status": gate.status,
         }));
         Self { since, gate, sent }
@@ -124,7 +124,7 @@ impl Hub {
             "staleAfter": format!("{stale_after}s"),
         });
         objects.make(Kind::FleetPackage, gate.key.beside(PACKAGE), package);
-        let spec = gate.spec.as_ref().expect("a gate");
+        let spec = gate.spec.as_deref().expect("a gate");
         let plan = json!({
             "fleetPackageRef": {"name": PACKAGE}, "revision": spec.revision,
             "waves": [

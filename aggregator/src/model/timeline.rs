@@ -113,7 +113,7 @@ fn state(truth: Truth) -> String {
 
 /// What a reader of the gate is told.
 fn verdict(gate: &GateObject, is_open: bool) -> String {
-    let revision = gate.spec.as_ref().map(|spec| spec.revision.clone()).unwrap_or_default();
+    let revision = gate.spec.as_deref().map(|spec| spec.revision.clone()).unwrap_or_default();
     let status = gate.status.as_ref();
     let answers = status.is_some_and(|status| status.observed_generation == Some(gate.generation));
     let open = status.and_then(|status| find(&status.conditions, OPEN));

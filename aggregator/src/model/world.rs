@@ -1,6 +1,7 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use statusbridge_api::conditions::OPEN;
@@ -302,7 +303,7 @@ impl World {
                     if let Ok(spec) = &mut gate.spec
                         && spec.revision != revision(to)
                     {
-                        spec.revision = revision(to);
+                        Arc::make_mut(spec).revision = revision(to);
                         gate.generation += 1;
                     }
                 });
@@ -512,7 +513,7 @@ impl World {
 
 /// The revision that a gate is about.
 fn wanted(gate: &GateObject) -> Fingerprint {
-    gate.spec.as_ref().map_or(Fingerprint::NONE, |spec| Fingerprint::of(&spec.revision))
+    gate.spec.as_deref().map_or(Fingerprint::NONE, |spec| Fingerprint::of(&spec.revision))
 }
 
 /// What the gate asks for, and the first wave.

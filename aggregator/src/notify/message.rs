@@ -83,7 +83,7 @@ impl Message {
             name: version.key.name.clone(),
             fleet_package: name.to_owned(),
             fleet_rollout: rollout.map(str::to_owned),
-            package: package.and_then(|it| it.spec.as_ref().ok()).map(|spec| spec.package.clone()),
+            package: package.and_then(|it| it.spec.as_deref().ok()).map(|spec| spec.package.clone()),
             commit: commit(revision, trace.unwrap_or_default()),
             revision: beginning(revision, MOST_REVISION).to_owned(),
             outcome,

@@ -559,7 +559,7 @@ impl Controller {
                     (About::RolloutGate, gate.and_then(GateObject::package), rollout)
                 }
                 Kind::FleetRollout => {
-                    let spec = state.rollouts.get(key).and_then(|rollout| rollout.spec.as_ref().ok());
+                    let spec = state.rollouts.get(key).and_then(|rollout| rollout.spec.as_deref().ok());
                     let package = spec.map(|spec| key.beside(&spec.fleet_package_ref.name));
                     (About::FleetRollout, package, Some(key.clone()))
                 }

@@ -12,7 +12,7 @@ use crate::reconcile::store::Gates;
 
 /// The gates that a gate depends on.
 fn wanted(gate: &GateObject) -> BTreeSet<Key> {
-    let spec = gate.spec.as_ref().ok();
+    let spec = gate.spec.as_deref().ok();
     spec.into_iter().flat_map(|spec| &spec.depends_on).map(|other| gate.key.beside(&other.name)).collect()
 }
 

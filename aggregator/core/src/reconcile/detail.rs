@@ -147,7 +147,7 @@ impl World<'_> {
             Rows::Known(clusters) => clusters,
             Rows::Unknown | Rows::NotOurs => Clusters::default(),
         };
-        let (spec, status) = (object.spec.as_ref().ok(), object.status.as_ref());
+        let (spec, status) = (object.spec.as_deref().ok(), object.status.as_ref());
         Some(FleetPackageDetail { metadata: metadata(object), spec, status, clusters })
     }
 
@@ -165,7 +165,7 @@ impl World<'_> {
             let mut rows = self.written(object)?.into_iter();
             return rows.find(|it| it.row.cluster_name == cluster).map(ClusterDetail::from);
         }
-        let spec = object.spec.as_ref().ok().filter(|_| self.may_show(object, cluster))?;
+        let spec = object.spec.as_deref().ok().filter(|_| self.may_show(object, cluster))?;
         let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
         let target = self.sources(&grant).see(cluster, &spec.package, stale_after(spec));
         let excused = self.excuses(spec).reason(cluster);

@@ -75,7 +75,7 @@ impl From<&GateObject> for Gate {
             kind: Kind::RolloutGate,
             key: object.key.clone(),
             generation: object.generation,
-            spec: object.spec.as_ref().map_err(Clone::clone).map(|spec| Wish {
+            spec: object.spec.as_deref().map_err(Clone::clone).map(|spec| Wish {
                 revision: spec.revision.clone(),
                 package: spec.fleet_package_ref.name.clone(),
                 word: spec.override_.clone(),
@@ -93,7 +93,7 @@ impl From<&PackageObject> for Gate {
             package: object.key.name.clone(),
             word: None,
         };
-        let spec = object.spec.as_ref().map_err(Clone::clone).map(own);
+        let spec = object.spec.as_deref().map_err(Clone::clone).map(own);
         let revision = spec.as_ref().ok().map(|wish| wish.revision.clone());
         Self {
             kind: Kind::FleetPackage,

@@ -68,7 +68,7 @@ impl<'a> World<'a> {
 impl World<'_> {
     /// The status that a FleetPackage should get, if it is worth a write.
     pub fn package(&self, object: &PackageObject) -> Option<FleetPackageStatus> {
-        let spec = object.spec.as_ref();
+        let spec = object.spec.as_deref();
         if spec.is_ok_and(|spec| spec.managed_by.is_some()) {
             return None;
         }
@@ -227,14 +227,17 @@ impl World<'_> {
 
     /// What the slices of a FleetPackage should hold.
     pub fn rows(&self, object: &PackageObject) -> Rows {
-        match object.spec.as_ref().map(|spec| spec.detail) {
+        match object.spec.as_deref().map(|spec| spec.detail) {
             Ok(Detail::Problems | Detail::None) if self.is_ours(object) => Rows::Known(Vec::new()),
             _ => self.each_cluster(object, rows::rows),
         }
     }
 
     fn is_ours(&self, object: &PackageObject) -> bool {
-        object.spec.as_ref().is_ok_and(|spec| spec.managed_by.is_none() && fleet_package::check(spec).is_ok())
+        object
+            .spec
+            .as_deref()
+            .is_ok_and(|spec| spec.managed_by.is_none() && fleet_package::check(spec).is_ok())
     }
 
     /// What `tell` makes of every cluster that a FleetPackage is about, those that count and those that are excused, and
@@ -293,8 +296,8 @@ impl World<'_> {
 
     /// Whether a gate is open by young evidence, and nothing else ends or begins by itself: no excuse, no window, no freeze.
     pub(super) fn names_young_evidence(&self, gate: &GateObject) -> bool {
-        let package = self.package_of(gate).and_then(|package| package.spec.as_ref().ok());
-        let known = gate.spec.as_ref().ok().zip(package).zip(gate.status.as_ref());
+        let package = self.package_of(gate).and_then(|package| package.spec.as_deref().ok());
+        let known = gate.spec.as_deref().ok().zip(package).zip(gate.status.as_ref());
         known.is_some_and(|((spec, package), status)| {
             status.clusters.is_none_or(|counts| counts.excused == 0)
                 && spec.terms.windows.is_empty()
@@ -342,7 +345,7 @@ impl World<'_> {
 
     /// The queries that the checks of a gate call for now.
     pub fn questions(&self, object: &GateObject) -> Vec<String> {
-        let has_checks = object.spec.as_ref().is_ok_and(|spec| !spec.terms.checks.is_empty());
+        let has_checks = object.spec.as_deref().is_ok_and(|spec| !spec.terms.checks.is_empty());
         if !has_checks {
             return Vec::new();
         }
@@ -361,7 +364,7 @@ impl World<'_> {
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
         let found = self.package_of(object);
-        let spec = found.and_then(|it| it.spec.as_ref().ok());
+        let spec = found.and_then(|it| it.spec.as_deref().ok());
         let excuses = spec.map_or_else(Excuses::none, |spec| self.excuses(spec));
         self.with_excuses(object, found, &excuses, decide)
     }
@@ -374,7 +377,7 @@ impl World<'_> {
         excuses: &Excuses<'_>,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
-        let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
+        let package = found.map(|it| it.spec.as_deref().map_err(String::as_str));
         let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
             Some(Ok(package)) => self.state.rules.tenancy.grant(&object.key.namespace, &package.package),
@@ -416,9 +419,9 @@ impl World<'_> {
         };
         let dependencies = self.dependencies(object);
         let checks = self.checks(object, &grant, &chosen.targets);
-        let clusters = object.spec.as_ref().ok().map(|it| &it.clusters);
+        let clusters = object.spec.as_deref().ok().map(|it| &it.clusters);
         let input = rollout_gate::Input {
-            spec: object.spec.as_ref().map_err(String::as_str),
+            spec: object.spec.as_deref().map_err(String::as_str),
             generation: object.generation,
             previous,
             package,
@@ -465,7 +468,7 @@ impl World<'_> {
         let Ok(theirs) = &other.spec else { return Dependency::NotOpen };
         let package = |gate: &RolloutGateSpec| {
             let package = self.state.packages.get(&key.beside(&gate.fleet_package_ref.name))?;
-            package.spec.as_ref().ok().map(|spec| &spec.package)
+            package.spec.as_deref().ok().map(|spec| &spec.package)
         };
         let same_package = match (package(spec), package(theirs)) {
             _ if spec.fleet_package_ref == theirs.fleet_package_ref => true,
@@ -484,7 +487,7 @@ impl World<'_> {
 
     /// The checks of a gate, with their queries and what was said to them.
     fn checks(&self, object: &GateObject, grant: &Grant<'_>, targets: &[Target]) -> Vec<Asked<'_>> {
-        let checks = object.spec.as_ref().map(|spec| spec.terms.checks.as_slice()).unwrap_or_default();
+        let checks = object.spec.as_deref().map(|spec| spec.terms.checks.as_slice()).unwrap_or_default();
         if checks.is_empty() {
             return Vec::new();
         }

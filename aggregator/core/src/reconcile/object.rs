@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube_core::{ApiResource, GroupVersionKind};
@@ -151,8 +152,8 @@ pub struct Object<S, T> {
     pub is_going: bool,
     /// The same for the very same spec of the very same object, whatever its version.
     pub terms: u64,
-    /// The spec, or why it cannot be read.
-    pub spec: Result<S, String>,
+    /// The spec, or why it cannot be read. It is shared by all versions of the object that have the same.
+    pub spec: Result<Arc<S>, String>,
     /// The status, when there is one that can be read.
     pub status: Option<T>,
     /// Statuses that this process has sent over this version, and that may stand there by now.
@@ -173,7 +174,7 @@ impl<S, T> Object<S, T> {
             owner: None,
             is_going: false,
             terms: 0,
-            spec: Ok(spec),
+            spec: Ok(Arc::new(spec)),
             status: None,
             sent: Vec::new(),
         }
@@ -183,21 +184,23 @@ impl<S, T> Object<S, T> {
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
     pub fn read(object: LazyObject) -> Option<Self> {
+        Self::read_anew(object, None)
+    }
+
+    /// The same, where this was known of it: a spec may name ten thousand clusters, and comes with each write of the status.
+    fn read_anew(object: LazyObject, known: Option<&Self>) -> Option<Self> {
         let mut terms = DefaultHasher::new();
         (&object.metadata.uid, object.metadata.generation, object.text("spec"), object.text(REFUSED))
             .hash(&mut terms);
-        let refused = object.read::<Option<String>>(REFUSED).ok().flatten();
-        let spec = match (refused, object.text("spec").len()) {
-            (Some(why), _) => Err(why),
-            (None, bytes) if bytes > MOST_SPEC => {
-                Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
-            }
-            _ => object.read("spec").map_err(|error| error.to_string()),
+        let terms = terms.finish();
+        let spec = match known.filter(|known| known.terms == terms) {
+            Some(known) => known.spec.clone(),
+            None => spec(&object),
         };
         let status = object.read("status").ok();
         let metadata = object.metadata;
         Some(Self {
-            terms: terms.finish(),
+            terms,
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
@@ -214,10 +217,25 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     }
 }
 
+fn spec<S: DeserializeOwned>(object: &LazyObject) -> Result<Arc<S>, String> {
+    let refused = object.read::<Option<String>>(REFUSED).ok().flatten();
+    match (refused, object.text("spec").len()) {
+        (Some(why), _) => Err(why),
+        (None, bytes) if bytes > MOST_SPEC => {
+            Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
+        }
+        _ => object.read("spec").map(Arc::new).map_err(|error| error.to_string()),
+    }
+}
+
 /// What is kept of an object.
 pub trait HubObject: Sized {
     /// Reads what the API server sent. `None` without a name.
     fn read(object: LazyObject) -> Option<Self>;
+    /// The same, where this was known of it.
+    fn read_anew(object: LazyObject, _known: Option<&Self>) -> Option<Self> {
+        Self::read(object)
+    }
     /// Where it lives, which object of this name it is, and which version of that.
     fn identity(&self) -> (&Key, &str, &str);
     /// The object beside it that it belongs to.
@@ -241,6 +259,10 @@ pub trait HubObject: Sized {
 impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S, T> {
     fn read(object: LazyObject) -> Option<Self> {
         Self::read(object)
+    }
+
+    fn read_anew(object: LazyObject, known: Option<&Self>) -> Option<Self> {
+        Self::read_anew(object, known)
     }
 
     /// Who may write a status might claim what decides later: that a gate was open once, how far a stage has come.
@@ -286,7 +308,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S
 impl GateObject {
     /// The name of its FleetPackage; `None` where the spec cannot be read.
     pub fn package(&self) -> Option<Key> {
-        let spec = self.spec.as_ref().ok()?;
+        let spec = self.spec.as_deref().ok()?;
         Some(self.key.beside(&spec.fleet_package_ref.name))
     }
 

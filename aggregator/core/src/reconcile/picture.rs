@@ -250,7 +250,7 @@ impl Picture {
             if is_same && !unclosed && known.is_some_and(|it| !it.it.verdict.is_open()) {
                 continue;
             }
-            let spec = world.package_of(object).and_then(|package| package.spec.as_ref().ok());
+            let spec = world.package_of(object).and_then(|package| package.spec.as_deref().ok());
             let stale_after = spec.and_then(gate_verdict::stale_after);
             let question = Question { revision: None, stale_after, slack: 0.0, now: world.moment.now };
             // The picture is looked at later: what it says of the evidence is its time.
@@ -386,7 +386,7 @@ impl Picture {
     ) -> HashMap<Fingerprint, String> {
         let gates = world.state.gates.within(&object.key.namespace);
         let gates = gates.filter(|gate| gate.package().as_ref() == Some(&object.key));
-        let of_gates = gates.filter_map(|gate| gate.spec.as_ref().ok()).map(|spec| spec.revision.as_str());
+        let of_gates = gates.filter_map(|gate| gate.spec.as_deref().ok()).map(|spec| spec.revision.as_str());
         of_gates.chain(wanted).map(|words| (Fingerprint::of(words), words.to_owned())).collect()
     }
 
@@ -506,7 +506,7 @@ fn as_heard(
     basis: Option<(&Basis, &FleetPackageSpec)>,
 ) -> Rows<Told> {
     own.each_cluster(object, |wanted, targets, excused| {
-        let spec = object.spec.as_ref().ok();
+        let spec = object.spec.as_deref().ok();
         let found = Found {
             package: spec.map(fleet_key).unwrap_or_default(),
             targets,

@@ -226,14 +226,14 @@ impl Reconciler {
         // What only says more about a cluster can wait for the next poll.
         if changed {
             let State { packages, gates, profiles, .. } = &self.state;
-            let package = |key: &Key| packages.get(key)?.spec.as_ref().ok();
+            let package = |key: &Key| packages.get(key)?.spec.as_deref().ok();
             let of_gate = |gate: &&GateObject| {
-                let found = gate.spec.as_ref().ok().zip(gate.package().as_ref().and_then(package));
+                let found = gate.spec.as_deref().ok().zip(gate.package().as_ref().and_then(package));
                 found.is_some_and(|(spec, package)| profiles.choose(package, &spec.clusters))
             };
             let gates = gates.iter().filter(of_gate).map(|it| it.key.clone()).collect();
             let of_package = |it: &&PackageObject| {
-                it.spec.as_ref().is_ok_and(|spec| profiles.choose(spec, &spec.clusters))
+                it.spec.as_deref().is_ok_and(|spec| profiles.choose(spec, &spec.clusters))
             };
             let packages = packages.iter().filter(of_package).map(|it| it.key.clone()).collect();
             self.judge(packages, gates, now);
@@ -275,7 +275,7 @@ impl Reconciler {
         self.state.checks.take(namespace, queries, said);
         let asks = |gate: &&GateObject| {
             gate.key.namespace == namespace
-                && gate.spec.as_ref().is_ok_and(|spec| !spec.terms.checks.is_empty())
+                && gate.spec.as_deref().is_ok_and(|spec| !spec.terms.checks.is_empty())
         };
         let concerned = self.state.gates.iter().filter(asks).map(|gate| gate.key.clone()).collect();
         self.judge(BTreeSet::new(), concerned, now);
@@ -426,7 +426,7 @@ impl Reconciler {
         self.commands.push(Command::Show(kind, key.clone()));
         if kind == Kind::FleetPackage {
             // Whatever it refers to now is followed from now on.
-            let spec = state.packages.get(key).and_then(|package| package.spec.as_ref().ok());
+            let spec = state.packages.get(key).and_then(|package| package.spec.as_deref().ok());
             let from = spec.filter(|it| it.managed_by.is_none()).and_then(|it| it.revision_from.as_ref());
             let change = state.references.ask(key, from, now.passed);
             if change != references::Change::default() {

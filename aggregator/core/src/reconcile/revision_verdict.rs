@@ -237,7 +237,7 @@ impl World<'_> {
             self.with_excuses(&gate, Some(&package), &excuses, |input, _, _| rollout_gate::decide(input));
         gate.status = Some(status);
         // As whoever reads a gate does: evidence ages by the clock of the one who answers.
-        let stale_after = package.spec.as_ref().ok().and_then(gate_verdict::stale_after);
+        let stale_after = package.spec.as_deref().ok().and_then(gate_verdict::stale_after);
         let asked = gate_verdict::Question { revision: None, stale_after, slack: 0.0, now: self.moment.now };
         let verdict = gate_verdict::read(&Gate::from(&gate), &asked);
         RevisionVerdict::new(question, state(&verdict), verdict)

@@ -25,7 +25,7 @@ pub(crate) fn changes(world: &World<'_>, slices: &Slices, key: &Key) -> Vec<Chan
         }
         Some((_, Rows::Known(rows))) if rows.is_empty() && own.is_empty() => Vec::new(),
         Some((package, Rows::Known(rows))) => {
-            let spec = package.spec.as_ref().ok();
+            let spec = package.spec.as_deref().ok();
             let wanted = Wanted {
                 name: &key.name,
                 uid: &package.uid,

@@ -138,7 +138,8 @@ impl<O: HubObject> Mirror<O> {
                 BTreeSet::new()
             }
             Event::InitApply(object) => {
-                if let (Some(listing), Some(object)) = (&mut self.listing, O::read(object)) {
+                let object = self.read(object);
+                if let (Some(listing), Some(object)) = (&mut self.listing, object) {
                     listing.insert(object.identity().0.clone(), object);
                 }
                 BTreeSet::new()
@@ -177,13 +178,13 @@ impl<O: HubObject> Mirror<O> {
 
     /// An event of our own last write, or from before it, says nothing new.
     fn knows(&self, object: &LazyObject) -> bool {
-        let metadata = &object.metadata;
-        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
-        self.has_seen(&Version {
-            key: Key { namespace: namespace.clone(), name: name.clone() },
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        })
+        version(object).is_some_and(|version| self.has_seen(&version))
+    }
+
+    /// Reads what the API server sent. `None` without a name.
+    pub(crate) fn read(&self, object: LazyObject) -> Option<O> {
+        let known = version(&object).and_then(|version| self.objects.get(&version.key));
+        O::read_anew(object, known)
     }
 
     /// Whether this version of an object is known, or a later one.
@@ -197,7 +198,7 @@ impl<O: HubObject> Mirror<O> {
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
     pub fn insert(&mut self, object: LazyObject) -> Option<Key> {
-        let mut object = O::read(object)?;
+        let mut object = self.read(object)?;
         let key = object.identity().0.clone();
         if !self.only_reads {
             self.foreign += foreign(&key, &mut object, self.objects.get(&key));
@@ -248,6 +249,14 @@ impl<O: HubObject> Mirror<O> {
     }
 }
 
+fn version(LazyObject { metadata, .. }: &LazyObject) -> Option<Version> {
+    Some(Version {
+        key: Key { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? },
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+    })
+}
+
 /// 1 if somebody else wrote the status of an object, of which this was known before.
 fn foreign<O: HubObject>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
     let foreign = object.follows(known);
@@ -266,6 +275,8 @@ pub type Gates = Store<RolloutGateSpec, RolloutGateStatus>;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use serde_json::json;
     use statusbridge_api::conditions::find;
@@ -305,6 +316,27 @@ mod tests {
             let gate = changed.iter().next().and_then(|key| gates.get(key)).unwrap();
             assert_eq!(gate.is_open_now(), counts);
         }
+    }
+
+    #[test]
+    fn a_spec_is_read_again_only_where_it_is_another() {
+        let key = Key { namespace: "fleet".into(), name: "g".into() };
+        let mut other = good();
+        other["revision"] = json!("s");
+        let mut gates = Gates::default();
+        let mut spec = |event: Event<LazyObject>| {
+            gates.apply(event);
+            gates.get(&key).unwrap().spec.clone().unwrap()
+        };
+        let first = spec(Event::Apply(gate("g", "1", good())));
+        assert!(Arc::ptr_eq(&first, &spec(Event::Apply(gate("g", "2", good())))));
+        spec(Event::Init);
+        spec(Event::InitApply(gate("g", "3", good())));
+        assert!(Arc::ptr_eq(&first, &spec(Event::InitDone)));
+        // Of a hub that was restored, which counts its generations again.
+        assert_eq!(spec(Event::Apply(gate("g", "4", other))).revision, "s");
+        gates.apply(Event::Apply(gate("g", "5", json!({}))));
+        assert!(gates.get(&key).unwrap().spec.is_err());
     }
 
     #[test]

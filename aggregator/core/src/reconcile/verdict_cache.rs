@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::de::DeserializeOwned;
 use statusbridge_api::rollout_gate::Approved;
 use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
 
@@ -211,20 +210,15 @@ impl VerdictCache {
 
     /// A status was written that says what the verdict with this number does: if the object now says what was `sent` and
     /// is otherwise what it was, the verdict is on its new version. One that was given since then is not.
-    pub fn landed<S, T>(
+    pub fn landed<S, T: PartialEq>(
         &self,
         kind: Kind,
         number: Option<u64>,
         before: &Object<S, T>,
         sent: &T,
         after: &Object<S, T>,
-    ) where
-        S: DeserializeOwned + PartialEq,
-        T: DeserializeOwned + PartialEq,
-    {
-        let same = (&before.uid, before.generation, &before.spec)
-            == (&after.uid, after.generation, &after.spec)
-            && after.status.as_ref() == Some(sent);
+    ) {
+        let same = before.terms == after.terms && after.status.as_ref() == Some(sent);
         let mut known = self.lock();
         let verdict =
             known.get_mut(&before.key).zip(place(kind)).and_then(|(all, at)| all.get_mut(at)?.as_deref_mut());

@@ -23,7 +23,7 @@ impl World<'_> {
     /// What the hub says of each cluster of a FleetPackage: its slices, or else the clusters where something is wrong. None
     /// while nobody keeps the FleetPackage up to date.
     pub(super) fn written(&self, object: &PackageObject) -> Option<Vec<Evident>> {
-        let stale_after = object.spec.as_ref().ok().and_then(gate_verdict::stale_after);
+        let stale_after = object.spec.as_deref().ok().and_then(gate_verdict::stale_after);
         let question = Question { revision: None, stale_after, slack: SLACK, now: self.moment.now };
         if gate_verdict::read(&Gate::from(object), &question).is_silent(SLACK) {
             return None;
@@ -48,7 +48,7 @@ impl World<'_> {
 
 /// The revision that a FleetPackage wants, as the hub has it.
 pub(super) fn wanted_revision(object: &PackageObject) -> Option<String> {
-    let spec = object.spec.as_ref().ok()?;
+    let spec = object.spec.as_deref().ok()?;
     spec.wanted(object.status.as_ref()).map(str::to_owned)
 }
 

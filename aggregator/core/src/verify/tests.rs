@@ -3,6 +3,7 @@ use rstest::rstest;
 use statusbridge_api::PackageRef;
 use statusbridge_contract::{Fingerprint, MAX_48_BITS, Metric, label};
 
+use super::content::Reason;
 use super::{Attested, Content, Gathered, Stray, diagnose, verify};
 use crate::sample::Sample;
 use crate::testing::{self, Exposition, Line, failed, gather, healthy, stream};
@@ -45,6 +46,19 @@ fn what_was_attested_is_verified_and_found_again() {
     assert_eq!(content.reason("other", 0x12).as_deref(), Some("code 0x12"));
     assert_eq!(content.reason("flux", 0), None);
     assert_eq!(content.samples, 16);
+}
+
+#[test]
+fn a_word_of_the_dictionary_takes_memory_and_so_does_a_name() {
+    let content = verified(&fleet());
+    let word = Reason { source: "s".into(), code: "0x1".into(), word: "Word".into(), value: 1 };
+    let more =
+        Content { reasons: content.reasons.iter().cloned().chain([word]).collect(), ..content.clone() };
+    assert!(more.bytes(0) >= content.bytes(0) + size_of::<Reason>() + "s0x1Word".len());
+    assert_eq!(content.bytes(1000), content.bytes(0) + 3 * 1000);
+    let names: usize = content.packages.keys().iter().map(|key| key.len()).sum();
+    let others = content.bytes(0) - Content { packages: Default::default(), ..content.clone() }.bytes(0);
+    assert!(others >= names + content.packages.bytes(), "{others}");
 }
 
 fn drop_metric(lines: &mut Lines, metric: Metric) {
@@ -243,6 +257,8 @@ fn packages_that_run_elsewhere_are_others_than_those_that_run_here() {
     assert_eq!((content.packages.len(), content.samples), (4, 18));
     let here = super::package::key("flux", "", "p");
     assert!(content.has(&super::package::key_in(&here, "eu-1")) && !content.has(&here));
+    let elsewhere: Vec<_> = content.find_elsewhere(&here).map(|(cluster, _)| cluster).collect();
+    assert_eq!(elsewhere, ["eu-1"]);
     lines.retain(|it| it.own != own);
     assert!(verify(gather(&lines), attested).is_err());
 }

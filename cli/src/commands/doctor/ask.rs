@@ -1,6 +1,7 @@
 //! Asks backend and hub what the doctor wants to know.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -271,7 +272,8 @@ pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, Hu
     let pages = || ListParams::default().limit(500);
     let gate = |object| {
         let gate = GateObject::read(object)?;
-        let spec = gate.spec.ok().filter(|spec| spec.terms.require == Require::Healthy)?;
+        let spec = gate.spec.ok().map(Arc::unwrap_or_clone);
+        let spec = spec.filter(|spec| spec.terms.require == Require::Healthy)?;
         let package = gate.key.beside(&spec.fleet_package_ref.name);
         Some((package, GateSeen { name: gate.key.name, clusters: spec.clusters.into() }))
     };
@@ -282,7 +284,7 @@ pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, Hu
     }
     let expectation = |object| {
         let package = PackageObject::read(object)?;
-        let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
+        let spec = package.spec.ok().map(Arc::unwrap_or_clone).filter(|spec| spec.managed_by.is_none())?;
         let stale_after = gate_verdict::stale_after(&spec)?;
         Some(Expectation {
             who: format!("FleetPackage {}", package.key),

@@ -290,7 +290,7 @@ async fn subject(access: &Access, args: &HistoryArgs) -> Result<Subject> {
     Ok(Subject {
         package: spec.package.clone(),
         fleet_package: Some(key.to_string()),
-        expected: spec.clusters.names.into_iter().flatten().collect(),
+        expected: spec.clusters.names.iter().flatten().cloned().collect(),
         revisions,
     })
 }

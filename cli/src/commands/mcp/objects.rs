@@ -1,6 +1,7 @@
 //! Gates and FleetPackages, as the API tells them.
 
 use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -130,7 +131,7 @@ impl Package {
             kind: "package",
             standing: Standing::deserialize(&verdict).ok()?,
             verdict,
-            spec: object.spec.ok(),
+            spec: object.spec.ok().map(Arc::unwrap_or_clone),
             status: object.status,
         })
     }

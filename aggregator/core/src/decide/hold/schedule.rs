@@ -8,7 +8,7 @@ use jiff::civil::{Date, DateTime};
 /// Longest schedule that is read, in bytes.
 const LONGEST: usize = 256;
 /// The 29th of February is eight years from the next where a century is no leap year.
-const MOST_MONTHS: usize = 8 * 12 + 1;
+const MOST_MONTHS: usize = 8 * 12;
 
 const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];

@@ -90,7 +90,7 @@ fn is_discovered(object: &PackageObject) -> bool {
 }
 
 fn package(object: &PackageObject) -> Option<PackageRef> {
-    object.spec.as_ref().ok().map(|spec| spec.package.clone())
+    object.spec.as_deref().ok().map(|spec| spec.package.clone())
 }
 
 /// What is to be done about a FleetPackage that discovery made.

@@ -386,7 +386,7 @@ impl History {
                 let now = self.t + self.ahead;
                 self.touch(Kind::RolloutGate, key(GATES[at]), |gate| {
                     let read = GateObject::read(object(gate)).unwrap();
-                    let spec = read.spec.as_ref().map_err(String::as_str);
+                    let spec = read.spec.as_deref().map_err(String::as_str);
                     let closed =
                         read.status.and_then(|it| closing::unwatched(Unwatched::Silent, spec, &it, now));
                     if let Some(closed) = closed {

@@ -40,7 +40,7 @@ impl World<'_> {
         &self,
         object: &'o PackageObject,
     ) -> Option<(Basis, &'o FleetPackageSpec)> {
-        let spec = object.spec.as_ref().ok()?;
+        let spec = object.spec.as_deref().ok()?;
         let basis = self.basis(Kind::FleetPackage, &object.key, object.terms, spec)?;
         let is_pending = basis.revision == Some(Resolution::Pending);
         let selects = self.state.profiles.choose(spec, &spec.clusters);
@@ -52,9 +52,9 @@ impl World<'_> {
         &self,
         object: &GateObject,
     ) -> Option<(Basis, &FleetPackageSpec)> {
-        let gate = object.spec.as_ref().ok()?;
+        let gate = object.spec.as_deref().ok()?;
         let package = self.package_of(object)?;
-        let spec = package.spec.as_ref().ok()?;
+        let spec = package.spec.as_deref().ok()?;
         // What the backend says to checks is other at every poll.
         let selects = self.state.profiles.choose(spec, &gate.clusters);
         if !gate.terms.checks.is_empty() || !self.knows(selects) {

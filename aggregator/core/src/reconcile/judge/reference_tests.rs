@@ -37,7 +37,7 @@ fn ready(status: &FleetPackageStatus) -> &str {
 /// A hub of which nothing but this FleetPackage's reference is known.
 fn asked(package: &PackageObject) -> State {
     let mut state = testing::state(Fleet::default());
-    let from = package.spec.as_ref().unwrap().revision_from.as_ref();
+    let from = package.spec.as_deref().unwrap().revision_from.as_ref();
     state.references.ask(&package.key, from, Duration::ZERO);
     state
 }

@@ -51,7 +51,7 @@ fn packages() -> Packages {
     let mut packages = Packages::default();
     let object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
-        "metadata": {"namespace": "fleet", "name": "it"}, "spec": package(None).spec.unwrap(),
+        "metadata": {"namespace": "fleet", "name": "it"}, "spec": *package(None).spec.unwrap(),
     });
     packages.apply(Event::Apply(serde_json::from_value(object).unwrap()));
     packages

@@ -153,7 +153,7 @@ impl Hub {
             }
             Step::Judged(name) => {
                 let known = self.state.packages.get(&key(PACKAGES[*name]));
-                if let Some(Ok(spec)) = known.map(|it| it.spec.as_ref()) {
+                if let Some(Ok(spec)) = known.map(|it| it.spec.as_deref()) {
                     let object = json!({
                         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
                         "metadata": {

@@ -228,7 +228,7 @@ impl Package {
     fn head(&self) -> PackageView<'_> {
         PackageView {
             metadata: metadata(&self.object),
-            spec: self.object.spec.as_ref().ok(),
+            spec: self.object.spec.as_deref().ok(),
             status: self.object.status.as_ref(),
             wanted: self.wanted.as_deref(),
             revisions: &self.revisions,
@@ -256,7 +256,7 @@ impl ShownGate {
     fn view(&self) -> GateView<'_> {
         GateView {
             metadata: metadata(&self.object),
-            spec: self.object.spec.as_ref().ok(),
+            spec: self.object.spec.as_deref().ok(),
             status: self.object.status.as_ref(),
             verdict: &self.verdict,
         }
@@ -265,7 +265,7 @@ impl ShownGate {
 
 impl<'a> From<&'a RolloutObject> for RolloutView<'a> {
     fn from(object: &'a RolloutObject) -> Self {
-        let spec = object.spec.as_ref().ok();
+        let spec = object.spec.as_deref().ok();
         let judged = object.judged();
         let is = |kind| judged.as_ref().is_ok_and(|(status, _)| is_true(&status.conditions, kind));
         let (ready, stalled) = (is(READY), is(STALLED));

@@ -39,7 +39,8 @@ impl Reconciler {
         let namespaces: BTreeSet<&String> = packages.iter().map(|key| &key.namespace).collect();
         let rollouts = namespaces.into_iter().flat_map(|namespace| self.state.rollouts.within(namespace));
         for rollout in rollouts {
-            let package = rollout.spec.as_ref().ok().map(|it| rollout.key.beside(&it.fleet_package_ref.name));
+            let package =
+                rollout.spec.as_deref().ok().map(|it| rollout.key.beside(&it.fleet_package_ref.name));
             if package.is_some_and(|package| packages.contains(&package)) {
                 self.queue.push((Kind::FleetRollout, rollout.key.clone()), Urgency::News);
             }

@@ -53,7 +53,7 @@ impl Reconciler {
             self.state.closings.insert(key.clone());
             return 0;
         }
-        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        let others = gate.spec.as_deref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         if !status.says_open() || gate.is_open_now() || others.is_empty() {
             self.send::<RolloutGateSpec>(key, status, attempt, now);
             return 1;
@@ -156,8 +156,8 @@ impl Reconciler {
     /// The hub has taken a status. Whether another version of the object is known now, and whether it says less than what
     /// was sent, as with a CRD that does not know all fields.
     fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> (bool, bool) {
-        let Some(after) = Object::<S, S::Status>::read(object) else { return (false, false) };
-        let store = S::store_mut(&mut self.state);
+        let store = S::store(&self.state);
+        let Some(after) = store.read(object) else { return (false, false) };
         let known = store.get(&after.key).map(|known| known.resource_version.clone());
         // The watch may have brought a later one already.
         let is_next = written.is_some_and(|it| known.as_ref() == Some(&it.object.resource_version));
@@ -219,7 +219,7 @@ impl Reconciler {
     /// Writes a gate's status after all gates that it depended on were read anew.
     fn write_after_reading(&mut self, key: &Key, read: &BTreeSet<Key>, moment: Moment, now: Now) {
         let Some(gate) = self.state.gates.get(key) else { return };
-        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        let others = gate.spec.as_deref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         let all_read = others.iter().all(|other| read.contains(&key.beside(&other.name)));
         match World::new(&self.state, moment).gate(gate) {
             Some(status) if all_read && status.says_open() => {

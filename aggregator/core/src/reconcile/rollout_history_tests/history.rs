@@ -428,7 +428,7 @@ impl History {
         let gate = |wave: &Value| {
             let name = format!("roll-{}", wave["name"].as_str().unwrap());
             let gate = GateObject::read(object(self.hub.get(Kind::RolloutGate, &key(&name))?)).unwrap();
-            let members = gate.spec.as_ref().unwrap().clusters.names.clone().unwrap();
+            let members = gate.spec.as_deref().unwrap().clusters.names.clone().unwrap();
             Some((gate, members))
         };
         let told = |wave: &Value| {
@@ -464,7 +464,7 @@ impl History {
             if !gate.is_open_now() {
                 return Some(format!("the gate of {} is closed", wave["name"]));
             }
-            let spec = gate.spec.as_ref().unwrap();
+            let spec = gate.spec.as_deref().unwrap();
             let asked: GateTerms = serde_json::from_value(wave["gate"].clone()).unwrap_or_default();
             // The aggregator leaves alone what a person closes a gate by.
             let GateTerms { paused, approval, .. } = spec.terms;

@@ -28,7 +28,7 @@ impl Changes<'_> {
         let Ok(revision) = &self.parts.revision else { return Vec::new() };
         let others = self.plan.iter().filter_map(|wave| {
             let gate = self.parts.gates.get(wave.name.as_str())?;
-            let known = gate.spec.as_ref().ok()?;
+            let known = gate.spec.as_deref().ok()?;
             // At another revision it waits for its wave.
             let is_current = wanted::is_same(&known.revision, revision);
             (is_current && known.terms != terms_of(wave, known)).then(|| {
@@ -40,7 +40,7 @@ impl Changes<'_> {
             Step::Start(at, members) => {
                 let wave = self.plan.get(*at)?;
                 let spec = RolloutGateSpec {
-                    fleet_package_ref: self.object.spec.as_ref().ok()?.fleet_package_ref.clone(),
+                    fleet_package_ref: self.object.spec.as_deref().ok()?.fleet_package_ref.clone(),
                     revision: revision.clone(),
                     clusters: ClusterSet::named(
                         members.iter().map(|cluster| (*cluster).to_owned()).collect(),
@@ -51,7 +51,7 @@ impl Changes<'_> {
                 };
                 // One that was not removed, as somebody holds it closed, goes on with that.
                 let gate = self.parts.gates.get(wave.name.as_str());
-                Some(match gate.and_then(|gate| Some((gate, gate.spec.as_ref().ok()?))) {
+                Some(match gate.and_then(|gate| Some((gate, gate.spec.as_deref().ok()?))) {
                     Some((gate, known)) => {
                         let closed = |it: &&Override| it.state == OverrideState::Closed;
                         let spec = RolloutGateSpec {

@@ -156,7 +156,7 @@ struct StartedWave<'a> {
 impl<'a> StartedWave<'a> {
     fn of(parts: &'a Parts<'a>, record: &'a Record<'a>, wave: &str) -> Option<Self> {
         let gate: &GateObject = parts.gates.get(wave)?;
-        let spec = gate.spec.as_ref().ok()?;
+        let spec = gate.spec.as_deref().ok()?;
         Some(Self { gate, spec, record })
     }
 

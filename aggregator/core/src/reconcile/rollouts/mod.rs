@@ -149,7 +149,7 @@ impl World<'_> {
     }
 
     fn parts(&self, object: &RolloutObject) -> Parts<'_> {
-        let spec = object.spec.as_ref().ok();
+        let spec = object.spec.as_deref().ok();
         let package =
             spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
         let package_name = spec.map(|it| it.fleet_package_ref.name.as_str());
@@ -228,9 +228,9 @@ impl World<'_> {
     /// What no gate can change: why nothing goes on.
     fn rollout_obstacle(&self, object: &RolloutObject) -> Option<Obstacle> {
         let package = |of: &RolloutObject| -> Option<&PackageRef> {
-            let spec = of.spec.as_ref().ok()?;
+            let spec = of.spec.as_deref().ok()?;
             let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
-            Some(&package.spec.as_ref().ok()?.package)
+            Some(&package.spec.as_deref().ok()?.package)
         };
         // The hub knows the second only.
         let rank = |of: &RolloutObject| (of.created.clone().map(|it| it.0), of.key.name.clone());
@@ -252,7 +252,7 @@ impl World<'_> {
 
     /// What windows and the namespace's freezes hold a rollout back by.
     fn rollout_hold(&self, object: &RolloutObject) -> Option<Obstacle> {
-        let spec = object.spec.as_ref().ok()?;
+        let spec = object.spec.as_deref().ok()?;
         let freezes = self.state.holds.freezes(&object.key.namespace).0;
         let standing = Standing { moment: self.moment, was_open: false, stale_after: 0.0 };
         let hold = match held(&spec.windows, false, &freezes, &standing) {
@@ -265,7 +265,7 @@ impl World<'_> {
     }
 
     fn decide_rollout(&self, object: &RolloutObject, parts: &Parts<'_>, gates: Gates) -> Outcome {
-        let package = parts.package.and_then(|it| Some((it, it.spec.as_ref().ok()?)));
+        let package = parts.package.and_then(|it| Some((it, it.spec.as_deref().ok()?)));
         let grant = match package {
             Some((_, spec)) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
             None => self.state.rules.tenancy.grant_for_unreadable(),
@@ -283,7 +283,7 @@ impl World<'_> {
             None => Named::nobody(),
         };
         // Clusters of the waves that name or select theirs.
-        let plan = object.spec.as_ref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
+        let plan = object.spec.as_deref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
         let chosen: Vec<Option<Named>> =
             plan.iter().map(|wave| explicit(&wave.clusters).map(|clusters| choose(&clusters))).collect();
         let package_ref = package.map(|(_, spec)| &spec.package);
@@ -306,7 +306,7 @@ impl World<'_> {
                     Ok(chosen.clusters.iter().map(String::as_str).collect())
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
-                    let spec = gate.spec.as_ref().ok()?;
+                    let spec = gate.spec.as_deref().ok()?;
                     let revision = revision.ok().filter(|it| wanted::is_same(&spec.revision, it))?;
                     let known = decide::known(previous, revision)?;
                     let known = known.waves.iter().find(|it| it.name == wave.name)?;
@@ -321,7 +321,7 @@ impl World<'_> {
             .collect();
         let refusal = all.as_ref().and_then(|(all, _)| known(all).err());
         let refusal = refusal.filter(|refusal| refusal.reason == Reason::Forbidden);
-        let held = object.spec.as_ref().ok().and_then(|spec| parts.held_without_a_wave(spec));
+        let held = object.spec.as_deref().ok().and_then(|spec| parts.held_without_a_wave(spec));
         let package_key = package_ref.map(crate::fleet::key).unwrap_or_default();
         // At random, but always the same for the same package, whichever other clusters there are.
         let order = |cluster: &str| Fingerprint::of(&format!("{package_key} {cluster}"));
@@ -329,7 +329,7 @@ impl World<'_> {
         let is_excused = |cluster: &str| excuses.reason(cluster).is_some();
         let is_admitted = |cluster: &str| parts.admitted.contains(cluster);
         let input = decide::Input {
-            spec: object.spec.as_ref().map_err(String::as_str),
+            spec: object.spec.as_deref().map_err(String::as_str),
             generation: object.generation,
             previous,
             revision: revision.map_err(Clone::clone),
@@ -512,7 +512,7 @@ fn gate_name(rollout: &str, wave: &str) -> String {
 /// Whether the aggregator removes a gate by itself: none that needs an approval or is closed by an override, which takes a
 /// right that it must not lend to whoever changes a plan or an owner reference.
 fn may_be_removed(gate: &GateObject) -> bool {
-    gate.spec.as_ref().is_ok_and(|spec| {
+    gate.spec.as_deref().is_ok_and(|spec| {
         let is_closed = spec.override_.as_ref().is_some_and(|it| it.state == OverrideState::Closed);
         spec.terms.approval == Approval::NotRequired && !is_closed
     })
@@ -522,7 +522,7 @@ impl Parts<'_> {
     /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
     fn stale_gates(&self, spec: &FleetRolloutSpec, revision: &str) -> Vec<Change> {
         let is_current = |gate: &GateObject| {
-            gate.spec.as_ref().is_ok_and(|spec| wanted::is_same(&spec.revision, revision))
+            gate.spec.as_deref().is_ok_and(|spec| wanted::is_same(&spec.revision, revision))
         };
         let stale = self.gates.iter().filter(|(wave, gate)| !has_wave(spec, wave) || !is_current(gate));
         stale
