@@ -332,6 +332,9 @@ mod tests {
              16384 bytes: split the gate, or use a template without it"
         );
         assert!(filled("up", "a", &more).is_ok(), "it does not name them");
+        let longest = "c".repeat(MAX_CLUSTERS);
+        assert!(filled(query, "a", &[&longest]).is_ok());
+        assert!(filled(query, "a", &[&(longest.clone() + "c")]).is_err());
     }
 
     #[rstest]

@@ -266,6 +266,8 @@ fn so_many_of_a_wave_are_on_the_way_at_a_time() {
     assert_eq!(fleet.run(), "start 0 a b c d e, admit 0 a b");
     fleet.settled = names("b").into_iter().collect();
     assert_eq!(fleet.run(), "admit 0 c");
+    let told = &fleet.status.as_ref().unwrap().waves;
+    assert_eq!((told[0].clusters, told[0].admitted), (5, 3));
     fleet.settled = names("a b c").into_iter().collect();
     assert_eq!(fleet.run(), "admit 0 d e");
 }

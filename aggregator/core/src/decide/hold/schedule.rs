@@ -230,6 +230,8 @@ mod tests {
     #[case::steps("*/20 8-10/2 * * *", "2026-05-04T08:40", "2026-05-04T08:40", "2026-05-04T10:00")]
     #[case::a_step_from_a_number("50/5 23 * * *", "2026-05-04T23:55", "2026-05-04T23:55", "2026-05-05T23:50")]
     #[case::lists("5,10 1,13 1,15 * *", "2026-05-04T08:00", "2026-05-01T13:10", "2026-05-15T01:05")]
+    #[case::the_same_twice("5,5-6 1 1,1 * *", "2026-05-04T08:00", "2026-05-01T01:06", "2026-06-01T01:05")]
+    #[case::sunday_twice("0 9 * * 0,7", "2026-05-04T08:00", "2026-05-03T09:00", "2026-05-10T09:00")]
     #[case::names_of_months("0 0 1 jan,May *", "2026-05-04T08:00", "2026-05-01T00:00", "2027-01-01T00:00")]
     #[case::either_day("0 0 13 * FRI", "2026-05-13T08:00", "2026-05-13T00:00", "2026-05-15T00:00")]
     #[case::a_step_is_not_any_day(
@@ -282,8 +284,10 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_not_read() {
-        let text = format!("{} * * * *", vec!["1"; 1000].join(","));
-        assert!(Schedule::read(&text).unwrap_err().contains("too many"));
+        let text = |minutes| format!("{} * * * *", vec!["1"; minutes].join(","));
+        assert_eq!(text(124).len(), LONGEST - 1);
+        assert!(Schedule::read(&(text(124) + " ")).is_ok());
+        assert_eq!(Schedule::read(&text(125)).unwrap_err(), "257 bytes are too many, at most 256 are read");
     }
 
     /// A field: a list of numbers, ranges or steps within its bounds.
