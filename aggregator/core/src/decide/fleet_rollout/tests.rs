@@ -272,6 +272,40 @@ fn so_many_of_a_wave_are_on_the_way_at_a_time() {
     assert_eq!(fleet.run(), "admit 0 d e");
 }
 
+#[rstest]
+#[case::as_many_as_may_be(MOST_NAMES, 5, true)]
+#[case::one_more(MOST_NAMES + 1, 5, false)]
+#[case::as_long_as_may_be(MOST_OF_NAMES / 128, 128, true)]
+#[case::longer(MOST_OF_NAMES / 128 + 1, 128, false)]
+fn a_wave_that_no_gate_can_name_is_to_be_split(
+    #[case] count: usize,
+    #[case] length: usize,
+    #[case] fits: bool,
+) {
+    let mut fleet = Fleet::new(&["all: 100%"], "");
+    fleet.rest = (0..count).map(|n| format!("{n:a>length$}")).collect();
+    fleet.run();
+    assert_eq!(fleet.gates.len(), usize::from(fits));
+    if !fits {
+        let (reason, message) = fleet.ready();
+        assert_eq!((reason.as_str(), fleet.is_stalled()), ("InvalidSpec", true));
+        assert!(message.starts_with(&format!("wave all has {count} clusters, at most ")), "{message}");
+    }
+}
+
+#[test]
+fn a_wave_for_which_no_cluster_is_left_is_open() {
+    let mut fleet = Fleet::new(&["named: =a", "rest: 100%"], "");
+    fleet.run();
+    fleet.set(0, Stand::Open).run();
+    let waves = &fleet.status.as_ref().unwrap().waves;
+    assert_eq!(
+        (waves[1].state, waves[1].message.as_deref()),
+        (WaveState::Open, Some("no cluster is left for it"))
+    );
+    assert_eq!(fleet.ready().0, "RolledOut");
+}
+
 #[test]
 fn a_wave_that_has_failed_stops_all_and_says_where_to_go_back_to() {
     let mut fleet = Fleet::new(&["canary: 1", "rest/1: 100%"], "a b c");

@@ -7,8 +7,6 @@ use jiff::civil::{Date, DateTime};
 
 /// Longest schedule that is read, in bytes.
 const LONGEST: usize = 256;
-/// The 29th of February is eight years from the next where a century is no leap year.
-const MOST_MONTHS: usize = 8 * 12;
 
 const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
@@ -174,26 +172,20 @@ impl Schedule {
         })
     }
 
-    /// The first beginning after a time.
+    /// The first beginning after a time. There is one within eight years, unless the calendar ends before: the 29th of
+    /// February is so far from the next where a century is no leap year.
     pub(super) fn next(&self, after: DateTime) -> Option<DateTime> {
         let mut date = after.date();
-        let mut months = 0;
-        while months <= MOST_MONTHS {
+        loop {
             if !self.months.has(date.month()) {
-                months += 1;
-                date = date.last_of_month().tomorrow().ok()?;
-                continue;
-            }
-            if self.is_day(date)
+                date = date.last_of_month();
+            } else if self.is_day(date)
                 && let Some((hour, minute)) = self.first_time(date, after)
             {
                 return Some(date.at(hour, minute, 0, 0));
             }
-            let tomorrow = date.tomorrow().ok()?;
-            months += usize::from(tomorrow.month() != date.month());
-            date = tomorrow;
+            date = date.tomorrow().ok()?;
         }
-        None
     }
 
     fn first_time(&self, date: Date, after: DateTime) -> Option<(i8, i8)> {
