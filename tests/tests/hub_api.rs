@@ -724,7 +724,7 @@ async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
         options.namespace = hub::LEASES.to_owned();
         // The first poll fails at once, the second is far away: what happens now comes from the watch.
-        options.poll_interval = "1h";
+        options.poll_interval = "1h".to_owned();
         let aggregator = Aggregator::launch(rig, "aggregator", &account, &options).await?;
         api.apply_object(&gate("wave-1", json!({}))).await?;
         wait_for_open(&api, "wave-1", "False", "FleetPackageNotFound").await?;

@@ -66,13 +66,13 @@ async fn prometheus_of(rig: &Rig, fleet: &FakeFleet, names: &[&str]) -> Result<P
     Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await
 }
 
-async fn hub_with(rig: &Rig, etcd: &Etcd, backend: &str, poll_interval: &'static str) -> Result<Hub> {
+async fn hub_with(rig: &Rig, etcd: &Etcd, backend: &str, poll_interval: &str) -> Result<Hub> {
     let config = rig.dir().join("config.yaml");
     let text =
         format!("clusterProfiles: {{namespace: {INVENTORY}, clusterName: {{property: {PROPERTY}}}}}\n");
     std::fs::write(&config, text)?;
     let mut options = AggregatorOptions::new(backend);
-    options.poll_interval = poll_interval;
+    options.poll_interval = poll_interval.to_owned();
     options.more = vec!["--config".to_owned(), config.display().to_string()];
     Hub::start_with(rig, etcd, options).await
 }

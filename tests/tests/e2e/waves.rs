@@ -24,7 +24,7 @@ impl Setup {
         Self::start_with(rig, "1s", STALE_AFTER).await
     }
 
-    async fn start_with(rig: &Rig, poll_interval: &'static str, stale_after: &str) -> Result<Self> {
+    async fn start_with(rig: &Rig, poll_interval: &str, stale_after: &str) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
@@ -40,7 +40,7 @@ impl Setup {
         .await?;
         let etcd = Etcd::start(rig).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.poll_interval = poll_interval;
+        options.poll_interval = poll_interval.to_owned();
         options.more = vec!["--backend-timeout".to_owned(), "2s".to_owned()];
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, stale_after, json!({})).await?;

@@ -225,7 +225,7 @@ async fn of_aggregator(
     table: &mut Table,
 ) -> Result<()> {
     let options = AggregatorOptions {
-        poll_interval: POLL_INTERVAL,
+        poll_interval: POLL_INTERVAL.to_owned(),
         settle_delay: "5s",
         more: ["--backend-timeout", "60s"].map(str::to_owned).to_vec(),
         ..AggregatorOptions::new(prometheus.url())

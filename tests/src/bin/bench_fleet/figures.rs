@@ -1,7 +1,7 @@
 //! The phases, one after another, and what was measured in each.
 
 use crate::generated::{Generated, Millis, now};
-use crate::hub::{Account, Hub, POLL_SECONDS, Running};
+use crate::hub::{Account, Hub, Running};
 use crate::viewers::{VIEWERS, Viewers, Watched};
 use crate::{Source, query};
 use anyhow::{Context, Result, ensure};
@@ -16,6 +16,10 @@ pub(crate) struct Run {
     pub(crate) fleet_packages: usize,
     /// Clusters of the wave.
     pub(crate) wave: usize,
+    /// How many packages change in them, one after the other.
+    pub(crate) waves: usize,
+    /// Time between polls.
+    pub(crate) poll: Duration,
     /// Polls in which nothing happens.
     pub(crate) quiet: u64,
     /// `staleAfter` of the FleetPackages.
@@ -82,11 +86,11 @@ pub(crate) struct Figures {
     pub(crate) watched: Watched,
     /// One package changed in so many clusters, above what quiet polls take.
     pub(crate) changed: (usize, Work),
-    /// The wave: all that was done until its gate was open and the writes were over, above what quiet polls take.
+    /// The first wave: all that was done until its gate was open and the writes were over, above what quiet polls take.
     pub(crate) wave: Work,
-    /// From the delivery until the gate was open.
-    pub(crate) opened: Duration,
-    /// Writes to the hub and bytes of their bodies because of the wave.
+    /// From each delivery until the gate was open, from the least.
+    pub(crate) opened: Vec<Duration>,
+    /// Writes to the hub and bytes of their bodies because of the first wave.
     pub(crate) wave_writes: (u64, u64),
     /// All speakers silent, where there are any.
     pub(crate) silence: Option<Silence>,
@@ -188,8 +192,16 @@ impl Stage<'_> {
         say(&format!("rollouts: {rollouts:.1?}"));
         let changed = self.some_change(&running, &quiet).await?;
         say(&format!("{} clusters changed: {:.1?}", changed.0, changed.1));
-        let (wave, opened, wave_writes) = self.wave(&running, &quiet).await?;
-        say(&format!("wave: {wave:.1?}, open after {opened:.1?}, writes {wave_writes:?}"));
+        let (wave, after, wave_writes) = self.wave(&running, &quiet, 0).await?;
+        say(&format!("wave: {wave:.1?}, open after {after:.1?}, writes {wave_writes:?}"));
+        let mut opened = vec![after];
+        // The second package is for the restart.
+        for package in 2..=self.run.waves {
+            let (_, after, _) = self.wave(&running, &quiet, package).await?;
+            say(&format!("open after {after:.1?}"));
+            opened.push(after);
+        }
+        opened.sort();
         let most = usage::highest_resident(running.pid()?)?;
 
         let (restart, most_again) = self.restart(running).await?;
@@ -252,16 +264,20 @@ impl Stage<'_> {
         // What follows a poll is to be counted with it: judging, and the writes.
         let before = self.rest(running, before).await?;
         let began = Instant::now();
-        tokio::time::sleep(Duration::from_secs(POLL_SECONDS * polls)).await;
+        tokio::time::sleep(self.run.poll * polls as u32).await;
         let after = running.polls(0).await?;
-        ensure!(after.polls == before.polls + polls, "polls do not come in time: {after:?} after {before:?}");
+        // Each takes its time besides.
+        ensure!(
+            after.polls + 1 >= before.polls + polls,
+            "polls do not come in time: {after:?} after {before:?}"
+        );
         ensure!(after.verified == self.fleet.exporters() as u64, "not all is verified: {after:?}");
         Ok(Work { took: began.elapsed(), account: after.since(before), backend: Duration::ZERO })
     }
 
     /// Waits for the middle between two polls.
     async fn rest(&self, running: &Running, account: Account) -> Result<Account> {
-        tokio::time::sleep(Duration::from_secs(7)).await;
+        tokio::time::sleep(self.run.poll / 2).await;
         let later = running.polls(0).await?;
         ensure!(later.polls == account.polls, "polls take so long that there is no time between them");
         Ok(later)
@@ -313,15 +329,20 @@ impl Stage<'_> {
         Ok(Work { took: began.elapsed(), account, backend: Duration::ZERO })
     }
 
-    /// The wave's clusters get the next revision of the first package all at once.
-    async fn wave(&self, running: &Running, quiet: &Work) -> Result<(Work, Duration, (u64, u64))> {
+    /// The wave's clusters get the next revision of a package all at once.
+    async fn wave(
+        &self,
+        running: &Running,
+        quiet: &Work,
+        package: usize,
+    ) -> Result<(Work, Duration, (u64, u64))> {
         self.settle(running).await?;
         let before = running.polls(1).await?;
         let before = self.rest(running, before).await?;
         let writes = self.hub.writes().await?;
         let (at, began) = (self.between_scrapes().await?, Instant::now());
-        (0..self.wave_size()).for_each(|cluster| self.fleet.deliver(cluster, 0, 1, at));
-        let gate = format!("{}-wave", self.first_packages()?.0);
+        (0..self.wave_size()).for_each(|cluster| self.fleet.deliver(cluster, package, 1, at));
+        let gate = format!("{}-wave", self.package(package)?);
         self.hub.opens(&gate, PATIENCE).await?;
         let opened = began.elapsed();
         let work = self.seen(running, before, began, quiet).await?;
@@ -390,7 +411,7 @@ impl Stage<'_> {
         // Their gates are refreshed as all others are, which may take all of the budget for writes.
         let before = running.polls(1).await?;
         let quiet_began = Instant::now();
-        tokio::time::sleep(Duration::from_secs(POLL_SECONDS * self.run.quiet)).await;
+        tokio::time::sleep(self.run.poll * self.run.quiet as u32).await;
         let quiet = self.work(running, before, quiet_began).await?;
         let resident = usage::resident(running.pid()?)?;
         self.hub.remove_rollouts().await?;
@@ -410,7 +431,7 @@ impl Stage<'_> {
         .await;
         let backend = self.source.processor()?;
         let running = self.hub.launch(self.rig).await?;
-        let gate = format!("{}-wave", self.first_packages()?.1);
+        let gate = format!("{}-wave", self.package(1)?);
         self.hub.opens(&gate, PATIENCE).await?;
         let took = running.started.elapsed();
         let backend = self.source.processor()?.saturating_sub(backend);
@@ -426,9 +447,9 @@ impl Stage<'_> {
         self.run.wave.min(self.fleet.len())
     }
 
-    fn first_packages(&self) -> Result<(&str, &str)> {
-        let mut names = self.fleet.packages.iter().map(String::as_str);
-        names.next().zip(names.next()).context("at least two packages are needed")
+    fn package(&self, number: usize) -> Result<&str> {
+        let name = self.fleet.packages.get(number).with_context(|| format!("no package {number}"))?;
+        Ok(name)
     }
 }
 

@@ -6,15 +6,14 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
+use statusbridge_tests::bench::number;
 use statusbridge_tests::history::condition;
 use statusbridge_tests::{Aggregator, AggregatorOptions, ApiServer, Etcd, Rig, hub, usage};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time between two polls.
-pub(crate) const POLL_INTERVAL: &str = "15s";
-/// The same in seconds.
+/// Time between two polls, unless `POLL` says otherwise.
 pub(crate) const POLL_SECONDS: u64 = 15;
 /// How far behind the present the backend is asked.
 pub(crate) const SETTLE_DELAY: &str = "5s";
@@ -22,6 +21,11 @@ pub(crate) const SETTLE_DELAY: &str = "5s";
 const CANARIES: usize = 10;
 /// Objects made at the same time.
 const WRITERS: usize = 16;
+
+/// `--poll-interval` of the aggregator.
+pub(crate) fn poll_interval() -> Result<String> {
+    Ok(format!("{}s", number("POLL", POLL_SECONDS)?))
+}
 
 /// The hub.
 pub(crate) struct Hub {
@@ -89,7 +93,7 @@ impl Hub {
         let api = ApiServer::start(rig, &etcd, "hub").await?;
         let account = hub::install(&api).await?.aggregator;
         let mut options = AggregatorOptions {
-            poll_interval: POLL_INTERVAL,
+            poll_interval: poll_interval()?,
             settle_delay: SETTLE_DELAY,
             namespace: hub::LEASES.to_owned(),
             more: ["--backend-timeout", "120s", "--writes-per-second", "100", "--serve-fleet"]

@@ -22,6 +22,7 @@ use anyhow::{Result, bail, ensure};
 use backend::Backend;
 use figures::{Figures, Run};
 use generated::{Generated, Millis};
+use hub::POLL_SECONDS;
 use statusbridge_tests::bench::{number, say, setting};
 use statusbridge_tests::{Rig, bench, own_program, usage};
 use std::process::ExitCode;
@@ -92,9 +93,12 @@ impl Part {
         let packages = number("PACKAGES", 100)?;
         ensure!(speakers <= clusters.min(100), "at most a hundred speakers, and a cluster for each");
         ensure!(packages >= 3 && clusters >= 10, "at least ten clusters with three packages each");
+        let fleet_packages = number("FLEET_PACKAGES", packages)?.clamp(2, packages);
         let run = Run {
-            fleet_packages: number("FLEET_PACKAGES", packages)?.clamp(2, packages),
+            fleet_packages,
             wave: number("WAVE", 1_000)?,
+            waves: number("TIMES", 1)?.clamp(1, fleet_packages - 1),
+            poll: Duration::from_secs(number("POLL", POLL_SECONDS)?),
             quiet: number("QUIET", 8)? as u64,
             stale_after,
             rollouts: (number("ROLLOUTS", 0)?.min(packages - 2), number("WAVES", 100)?.clamp(1, 100)),

@@ -106,7 +106,8 @@ pub(crate) fn render(
         Some(("under 2 s", wave < Duration::from_secs(2))),
     );
     row("bytes read for them, before compression", mega(f.wave.account.bytes), None);
-    row("from their change to the gate's verdict", seconds(f.opened), None);
+    let opened: Vec<String> = f.opened.iter().map(|it| seconds(*it)).collect();
+    row("from their change to the gate's verdict", opened.join(", "), None);
     let (writes, bytes) = f.wave_writes;
     row("writes to the hub meanwhile", format!("{writes}, {} in all", kilo(bytes)), None);
 

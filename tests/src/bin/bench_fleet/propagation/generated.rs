@@ -6,7 +6,7 @@ use super::polls::Polls;
 use super::{INTERVAL, PACKAGES, PATIENCE, Road, Way};
 use crate::backend::Backend;
 use crate::generated::{Generated, Millis, NAMESPACE, revision};
-use crate::hub::{POLL_INTERVAL, SETTLE_DELAY};
+use crate::hub::{SETTLE_DELAY, poll_interval};
 use anyhow::{Context, Result, ensure};
 use statusbridge_tests::{AggregatorOptions, Etcd, FLUX_NAMESPACE, Hub, Rig, eventually};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) async fn changes(rig: &Rig, changes: usize, clusters: usize) -> Resul
     let polls = Polls::start(&backend.url(), clock).await?;
     let etcd = Etcd::start(rig).await?;
     let options = AggregatorOptions {
-        poll_interval: POLL_INTERVAL,
+        poll_interval: poll_interval()?,
         settle_delay: SETTLE_DELAY,
         ..AggregatorOptions::new(polls.url())
     };

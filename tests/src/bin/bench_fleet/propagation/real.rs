@@ -5,7 +5,7 @@ use super::gates::{Change, Gates};
 use super::others::Others;
 use super::polls::Polls;
 use super::{INTERVAL, PACKAGES, PATIENCE, Road, Way, package};
-use crate::hub::{POLL_INTERVAL, SETTLE_DELAY};
+use crate::hub::{SETTLE_DELAY, poll_interval};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use statusbridge_contract::Health;
@@ -40,7 +40,7 @@ pub(super) async fn scraped(rig: &Rig, changes: usize, clusters: usize) -> Resul
     let clock = Clock::new();
     let polls = Polls::start(&prometheus.url(), clock).await?;
     let options = AggregatorOptions {
-        poll_interval: POLL_INTERVAL,
+        poll_interval: poll_interval()?,
         settle_delay: SETTLE_DELAY,
         ..AggregatorOptions::new(polls.url())
     };
