@@ -7,11 +7,11 @@
 //! No call is waited for: whatever takes its time, evidence is taken in meanwhile.
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
-use futures::stream::{BoxStream, FuturesUnordered, StreamExt, select_all};
+use futures::stream::{BoxStream, StreamExt, select_all};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
@@ -109,8 +109,8 @@ pub struct Controller {
     clock: Clock,
     config: ConfigFile,
     reconciler: Reconciler,
-    /// Calls of the hub that are under way.
-    calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Calls of the hub that are under way. They go on while this loop judges: an answer that has come is not late.
+    calls: JoinSet<Done>,
     /// Turns to read an object before a gate opens.
     reading: Arc<Semaphore>,
     /// None while it is given.
@@ -195,7 +195,7 @@ impl Controller {
             clock: Clock::begin(),
             config,
             reconciler,
-            calls: FuturesUnordered::new(),
+            calls: JoinSet::new(),
             reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
             heartbeat: Some(heartbeat),
             rounds: Rounds::default(),
@@ -223,6 +223,7 @@ impl Controller {
         let _silence = SilenceAtTheEnd(self.board.clone());
         self.notify();
         self.follow(stop).await;
+        self.calls.shutdown().await;
         if let Some(notifier) = self.notifier.take() {
             notifier.stop().await;
         }
@@ -251,7 +252,9 @@ impl Controller {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                Some(done) = self.calls.next() => self.on_done(done),
+                Some(done) = self.calls.join_next() => {
+                    self.on_done(done.unwrap_or_else(|error| resume_unwind(error.into_panic())));
+                }
                 Some((kind, event)) = objects.next() => if let Some(event) = usable(kind, event) {
                     self.reconciler.heard(kind, event, self.clock.now());
                 },
@@ -324,30 +327,30 @@ impl Controller {
                 Command::Write(write) => self.write(write),
                 Command::Read(number, kind, key) => {
                     let (client, reading) = (self.client.clone(), self.reading.clone());
-                    self.calls.push(Box::pin(async move {
+                    self.calls.spawn(async move {
                         let _turn = reading.acquire().await;
                         let found = write::read(&client, kind, &key).await.map_err(|error| {
                             warn!(kind = kind.name(), object = %key, %error, "could not be read");
                             Unreadable
                         });
                         Done::Read(number, kind, key, found)
-                    }));
+                    });
                 }
                 Command::List(number, key, listings) => {
                     let (client, reading) = (self.client.clone(), self.reading.clone());
-                    self.calls.push(Box::pin(async move {
+                    self.calls.spawn(async move {
                         let _turn = reading.acquire().await;
                         let found = write::heads(&client, &key.namespace, &listings).await.map_err(|error| {
                             warn!(kind = Kind::FleetRollout.name(), object = %key, %error, "what it goes on by could not be read");
                             Unreadable
                         });
                         Done::Listed(number, key, found)
-                    }));
+                    });
                 }
                 Command::WriteOwned(write) => {
                     let (client, metrics, clock) =
                         (self.client.clone(), self.metrics.clone(), self.clock.clone());
-                    self.calls.push(Box::pin(async move {
+                    self.calls.spawn(async move {
                         if !write.may_be_sent(clock.now()) {
                             metrics.wrote(write.kind, WriteResult::Fenced);
                             return Done::WroteOwned(write, Answer::NotSent);
@@ -360,20 +363,20 @@ impl Controller {
                         metrics.wrote(write.kind, told);
                         let answer = write::answer(write.kind, &write.owner.1, answer);
                         Done::WroteOwned(write, answer)
-                    }));
+                    });
                 }
                 Command::Discover(namespace, change) => {
                     let client = self.client.clone();
-                    self.calls.push(Box::pin(async move {
+                    self.calls.spawn(async move {
                         Done::Discovered(discovery::write(&client, &namespace, &change).await)
-                    }));
+                    });
                 }
                 Command::Beat(unclosed) => {
                     if let Some(mut heartbeat) = self.heartbeat.take() {
-                        self.calls.push(Box::pin(async move {
+                        self.calls.spawn(async move {
                             let renewed = heartbeat.beat(&unclosed).await;
                             Done::Beaten(heartbeat, renewed)
-                        }));
+                        });
                     }
                 }
                 Command::Ask(rounds) => {
@@ -401,7 +404,7 @@ impl Controller {
 
     fn write(&mut self, write: Box<StatusWrite>) {
         let (client, metrics, clock) = (self.client.clone(), self.metrics.clone(), self.clock.clone());
-        self.calls.push(Box::pin(async move {
+        self.calls.spawn(async move {
             let StatusWrite { number, kind, version, status, .. } = write.as_ref();
             let answer = if write.may_be_sent(clock.now()) {
                 let answer = write::status(&client, *kind, version, status, status.least()).await;
@@ -412,7 +415,7 @@ impl Controller {
                 Answer::NotSent
             };
             Done::Wrote(*number, *kind, version.key.clone(), answer)
-        }));
+        });
     }
 
     fn on_done(&mut self, done: Done) {
@@ -587,10 +590,10 @@ impl Controller {
         };
         (self.handed_over, self.hands_over) = ((Some(seen), now.passed + PLACED_ANEW), true);
         let client = self.client.clone();
-        self.calls.push(Box::pin(async move {
+        self.calls.spawn(async move {
             let (whole, told) = placements::hand_over(&client, all, a_write).await;
             Done::HandedOver(whole, told)
-        }));
+        });
     }
 
     /// Tells the metrics how the objects stand. That takes a look at each of them, so it is not done for every write.
