@@ -54,6 +54,7 @@ use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, owned, placements};
 use crate::metrics::{Metrics, Poll, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
+use crate::serve::apart::apart;
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
 use crate::serve::states::{gate_state, rollout_state};
@@ -657,10 +658,11 @@ fn watch(client: &Client, kind: Kind) -> BoxStream<'static, (Kind, Watched)> {
         // Whoever writes them may hang 1.5 MiB on each.
         _ => 16,
     };
-    watcher(write::everywhere(client, kind), watcher::Config::default().page_size(page))
+    let events = watcher(write::everywhere(client, kind), watcher::Config::default().page_size(page))
         .default_backoff()
-        .map(move |event| (kind, event))
-        .boxed()
+        .map(move |event| (kind, event));
+    // A gate that names ten thousand clusters comes in many pieces.
+    apart(events.boxed())
 }
 
 /// Logs why the objects of a kind are not known.

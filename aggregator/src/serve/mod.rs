@@ -1,5 +1,6 @@
 //! The loop of the aggregator, and what it shows: HTTP endpoints, metrics, the API.
 
+mod apart;
 pub mod api;
 mod cluster_tokens;
 pub mod commands;

@@ -56,8 +56,11 @@ impl Judges {
         };
         let judge_each = |due: &&[Due]| due.iter().flat_map(judge).collect::<Vec<_>>();
         match &self.0 {
-            Some(threads) => threads.install(|| of_a_package.par_iter().flat_map_iter(judge_each).collect()),
-            None => of_a_package.iter().flat_map(judge_each).collect(),
+            // To wake the others for what one does alone costs more than it takes.
+            Some(threads) if of_a_package.len() > 1 => {
+                threads.install(|| of_a_package.par_iter().flat_map_iter(judge_each).collect())
+            }
+            _ => of_a_package.iter().flat_map(judge_each).collect(),
         }
     }
 }
