@@ -85,8 +85,8 @@ impl LeadershipGuard {
         })
     }
 
-    /// Does `work` while the fence holds; `None` when it fell first. The work takes no step after
-    /// that, not even the one for which a process that was frozen wakes up.
+    /// Does `work` while the fence holds; `None` when it fell first. The work takes no step after that, not even the one for
+    /// which a process that was frozen wakes up. Calls that it began in tasks of their own are for [`Self::layer`] to stop.
     pub(crate) async fn guard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|context| {

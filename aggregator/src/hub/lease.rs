@@ -315,9 +315,17 @@ impl Election {
         }
     }
 
-    /// Renews until told that work is done, then gives the Lease as last written; `None` when it is
-    /// lost.
-    async fn keep(self, mut held: Held, done: CancellationToken) -> Option<Held> {
+    /// Renews until told that work is done, then gives the Lease as last written; `None` when it is lost. Nothing is sent
+    /// from then on, whatever is busy.
+    async fn keep(self, held: Held, done: CancellationToken) -> Option<Held> {
+        let kept = self.renew_until(held, done).await;
+        if kept.is_none() {
+            self.fence.shut_again();
+        }
+        kept
+    }
+
+    async fn renew_until(&self, mut held: Held, done: CancellationToken) -> Option<Held> {
         loop {
             tokio::select! {
                 () = done.cancelled() => return Some(held),

@@ -12,10 +12,10 @@ pub(crate) fn apart<T: Send + 'static>(mut items: BoxStream<'static, T>) -> BoxS
     let (sender, receiver) = mpsc::channel(1);
     let mut task = JoinSet::new();
     task.spawn(async move {
-        while let Some(item) = items.next().await {
-            if sender.send(item).await.is_err() {
-                return;
-            }
+        while let Ok(place) = sender.reserve().await
+            && let Some(item) = items.next().await
+        {
+            place.send(item);
         }
     });
     let next = |(mut receiver, mut task): (mpsc::Receiver<T>, JoinSet<()>)| async move {

@@ -18,6 +18,7 @@ use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::conditions::{READY, find};
 use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
+use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{
     Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
 };
@@ -34,7 +35,8 @@ use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::rollouts::placements::Seen;
 use statusbridge_core::reconcile::state::{Rules, State};
 use statusbridge_core::reconcile::store::Event;
-use tokio::sync::Semaphore;
+use statusbridge_core::time::Now;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -89,13 +91,33 @@ pub struct Pace {
 /// What came of a call.
 enum Done {
     Wrote(Number, Kind, Key, Answer),
-    Read(Number, Kind, Key, Found),
-    Listed(Number, Key, Listed),
+    Read(Number, Kind, Key, Found, Turn),
+    Listed(Number, Key, Listed, Turn),
     /// Whether all was written, and what is to be told.
     HandedOver(bool, Vec<placements::Told>),
     WroteOwned(Box<OwnedWrite>, Answer),
     Discovered(Result<Written, HubError>),
     Beaten(Heartbeat, anyhow::Result<Renewed>),
+}
+
+/// A turn to read objects: it lasts until they are taken in.
+struct Turn {
+    began: Duration,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    async fn wait(reading: Arc<Semaphore>, clock: Clock) -> Self {
+        let _place = reading.acquire_owned().await.ok();
+        Self { began: clock.now().passed, _place }
+    }
+
+    /// What was read, unless it may be otherwise by now: gates open on the strength of it.
+    fn found<T>(&self, found: Result<T, Unreadable>, now: Now) -> Result<T, Unreadable> {
+        found.and_then(|it| {
+            if now.passed.saturating_sub(self.began) < CALL_TIMEOUT { Ok(it) } else { Err(Unreadable) }
+        })
+    }
 }
 
 /// The main loop and all that it has to do with.
@@ -234,8 +256,8 @@ impl Controller {
     async fn follow(&mut self, stop: CancellationToken) {
         let mut objects = select_all(WATCHED.map(|kind| watch(&self.client, kind)));
         let mut profiles = self.watch_profiles();
-        let mut freezes = hub::holds::watch(self.client.clone(), Kind::RolloutFreeze);
-        let mut approvals = hub::holds::watch(self.client.clone(), Kind::RolloutApproval);
+        let mut freezes = apart(hub::holds::watch(self.client.clone(), Kind::RolloutFreeze));
+        let mut approvals = apart(hub::holds::watch(self.client.clone(), Kind::RolloutApproval));
         let mut questions = self.desk.open();
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let (mut ticks, mut looks) = (every(TICK), every(CONFIG_INTERVAL));
@@ -327,25 +349,25 @@ impl Controller {
             match command {
                 Command::Write(write) => self.write(write),
                 Command::Read(number, kind, key) => {
-                    let (client, reading) = (self.client.clone(), self.reading.clone());
+                    let (client, turn) = (self.client.clone(), self.turn());
                     self.calls.spawn(async move {
-                        let _turn = reading.acquire().await;
+                        let turn = turn.await;
                         let found = write::read(&client, kind, &key).await.map_err(|error| {
                             warn!(kind = kind.name(), object = %key, %error, "could not be read");
                             Unreadable
                         });
-                        Done::Read(number, kind, key, found)
+                        Done::Read(number, kind, key, found, turn)
                     });
                 }
                 Command::List(number, key, listings) => {
-                    let (client, reading) = (self.client.clone(), self.reading.clone());
+                    let (client, turn) = (self.client.clone(), self.turn());
                     self.calls.spawn(async move {
-                        let _turn = reading.acquire().await;
+                        let turn = turn.await;
                         let found = write::heads(&client, &key.namespace, &listings).await.map_err(|error| {
                             warn!(kind = Kind::FleetRollout.name(), object = %key, %error, "what it goes on by could not be read");
                             Unreadable
                         });
-                        Done::Listed(number, key, found)
+                        Done::Listed(number, key, found, turn)
                     });
                 }
                 Command::WriteOwned(write) => {
@@ -403,6 +425,10 @@ impl Controller {
         self.metrics.queued(self.reconciler.waiting());
     }
 
+    fn turn(&self) -> impl Future<Output = Turn> + use<> {
+        Turn::wait(self.reading.clone(), self.clock.clone())
+    }
+
     fn write(&mut self, write: Box<StatusWrite>) {
         let (client, metrics, clock) = (self.client.clone(), self.metrics.clone(), self.clock.clone());
         self.calls.spawn(async move {
@@ -423,8 +449,12 @@ impl Controller {
         let now = self.clock.now();
         match done {
             Done::Wrote(number, kind, key, answer) => self.reconciler.wrote(number, kind, &key, answer, now),
-            Done::Read(number, kind, key, found) => self.reconciler.read(number, kind, &key, found, now),
-            Done::Listed(number, key, found) => self.reconciler.listed(number, &key, &found, now),
+            Done::Read(number, kind, key, found, turn) => {
+                self.reconciler.read(number, kind, &key, turn.found(found, now), now);
+            }
+            Done::Listed(number, key, found, turn) => {
+                self.reconciler.listed(number, &key, &turn.found(found, now), now);
+            }
             Done::HandedOver(whole, told) => {
                 self.hands_over = false;
                 if !whole {
@@ -685,5 +715,27 @@ fn usable(kind: Kind, event: Watched) -> Option<Event<LazyObject>> {
             warn!(kind = kind.name(), %error, "watching the hub");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::at_once(Ok(1), 0, Ok(1))]
+    #[case::in_time(Ok(1), 9_999, Ok(1))]
+    #[case::as_late_as_a_call_that_has_no_answer(Ok(1), 10_000, Err(Unreadable))]
+    #[case::not_at_all(Err(Unreadable), 0, Err(Unreadable))]
+    fn what_was_read_long_ago_is_not_known(
+        #[case] found: Result<u8, Unreadable>,
+        #[case] millis: u64,
+        #[case] expected: Result<u8, Unreadable>,
+    ) {
+        let began = Duration::from_secs(100);
+        let now = Now { wall: 0.0, passed: began + Duration::from_millis(millis) };
+        assert_eq!(Turn { began, _place: None }.found(found, now), expected);
     }
 }

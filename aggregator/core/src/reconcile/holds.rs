@@ -112,7 +112,7 @@ struct FreezeObject {
 
 impl HubObject for FreezeObject {
     /// One that cannot be read is in force until somebody takes it away.
-    fn read(object: LazyObject) -> Option<Self> {
+    fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let spec = spec::<RolloutFreezeSpec>(&object);
         let metadata = object.metadata;
         let name = metadata.name?;
@@ -162,7 +162,7 @@ struct Given {
 }
 
 impl HubObject for ApprovalObject {
-    fn read(object: LazyObject) -> Option<Self> {
+    fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let spec = spec::<RolloutApprovalSpec>(&object).ok();
         let metadata = object.metadata;
         let name = metadata.name?;

@@ -1,8 +1,8 @@
 //! One object of the hub, and what is kept of it.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube_core::{ApiResource, GroupVersionKind};
@@ -150,7 +150,8 @@ pub struct Object<S, T> {
     pub owner: Option<Owner>,
     /// Whether it was deleted, and is there only for what somebody else has to do first.
     pub is_going: bool,
-    /// The same for the very same spec of the very same object, whatever its version.
+    /// The same for the very same spec of the very same object, whatever its version, and for nothing else. It means
+    /// nothing to another process: whoever writes specs must not know how to make two with the same.
     pub terms: u64,
     /// The spec, or why it cannot be read. It is shared by all versions of the object that have the same.
     pub spec: Result<Arc<S>, String>,
@@ -184,15 +185,15 @@ impl<S, T> Object<S, T> {
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
     pub fn read(object: LazyObject) -> Option<Self> {
-        Self::read_anew(object, None)
+        Self::read_over(object, None)
     }
 
     /// The same, where this was known of it: a spec may name ten thousand clusters, and comes with each write of the status.
-    fn read_anew(object: LazyObject, known: Option<&Self>) -> Option<Self> {
-        let mut terms = DefaultHasher::new();
-        (&object.metadata.uid, object.metadata.generation, object.text("spec"), object.text(REFUSED))
-            .hash(&mut terms);
-        let terms = terms.finish();
+    fn read_over(object: LazyObject, known: Option<&Self>) -> Option<Self> {
+        static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let LazyObject { metadata, .. } = &object;
+        let terms =
+            HASHES.hash_one((&metadata.uid, metadata.generation, object.text("spec"), object.text(REFUSED)));
         let spec = match known.filter(|known| known.terms == terms) {
             Some(known) => known.spec.clone(),
             None => spec(&object),
@@ -230,12 +231,8 @@ fn spec<S: DeserializeOwned>(object: &LazyObject) -> Result<Arc<S>, String> {
 
 /// What is kept of an object.
 pub trait HubObject: Sized {
-    /// Reads what the API server sent. `None` without a name.
-    fn read(object: LazyObject) -> Option<Self>;
-    /// The same, where this was known of it.
-    fn read_anew(object: LazyObject, _known: Option<&Self>) -> Option<Self> {
-        Self::read(object)
-    }
+    /// Reads what the API server sent, where this was known of the object. `None` without a name.
+    fn read(object: LazyObject, known: Option<&Self>) -> Option<Self>;
     /// Where it lives, which object of this name it is, and which version of that.
     fn identity(&self) -> (&Key, &str, &str);
     /// The object beside it that it belongs to.
@@ -257,12 +254,8 @@ pub trait HubObject: Sized {
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S, T> {
-    fn read(object: LazyObject) -> Option<Self> {
-        Self::read(object)
-    }
-
-    fn read_anew(object: LazyObject, known: Option<&Self>) -> Option<Self> {
-        Self::read_anew(object, known)
+    fn read(object: LazyObject, known: Option<&Self>) -> Option<Self> {
+        Self::read_over(object, known)
     }
 
     /// Who may write a status might claim what decides later: that a gate was open once, how far a stage has come.

@@ -97,7 +97,7 @@ impl Reconciler {
         }
     }
 
-    /// What is to be done, in this order, since this was asked before.
+    /// What is to be done since this was asked before. None waits for another.
     pub fn commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
     }
@@ -314,12 +314,27 @@ impl Reconciler {
     pub fn read(&mut self, number: Number, kind: Kind, key: &Key, found: Found, now: Now) {
         let known = found.is_ok();
         match found {
-            Ok(Some(object)) => self.heard(kind, Event::Apply(object), now),
+            Ok(Some(object)) if self.is_there(kind, key) => self.heard(kind, Event::Apply(object), now),
             Ok(None) => self.is_gone(kind, key, now),
-            Err(_) => {}
+            // The watch tells of one that is new. It may have told already that this one is gone.
+            Ok(Some(_)) | Err(_) => {}
         }
         self.goes_on_after(number, kind, key, known, now);
         self.go_on(now);
+    }
+
+    /// Whether an object of this kind is known.
+    fn is_there(&self, kind: Kind, key: &Key) -> bool {
+        match kind {
+            Kind::FleetPackage => self.state.packages.get(key).is_some(),
+            Kind::RolloutGate => self.state.gates.get(key).is_some(),
+            Kind::FleetRollout => self.state.rollouts.get(key).is_some(),
+            // These are not read one by one.
+            Kind::FleetPackageSlice
+            | Kind::FleetRolloutSlice
+            | Kind::RolloutFreeze
+            | Kind::RolloutApproval => false,
+        }
     }
 
     /// An object of this kind is gone.
@@ -396,17 +411,9 @@ impl Reconciler {
 
     /// Another version of an object is known, or that it is gone.
     fn is_new(&mut self, kind: Kind, key: &Key, now: Now) {
+        let is_gone = !self.is_there(kind, key);
         let state = &mut self.state;
         state.unconfirmed.remove(&(kind, key.clone()));
-        let is_gone = match kind {
-            Kind::FleetPackage => state.packages.get(key).is_none(),
-            Kind::RolloutGate => state.gates.get(key).is_none(),
-            Kind::FleetRollout => state.rollouts.get(key).is_none(),
-            Kind::FleetPackageSlice
-            | Kind::FleetRolloutSlice
-            | Kind::RolloutFreeze
-            | Kind::RolloutApproval => return,
-        };
         if is_gone {
             state.verdicts.forget(kind, key);
             if kind == Kind::FleetRollout {

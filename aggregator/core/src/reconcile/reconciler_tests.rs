@@ -477,6 +477,18 @@ fn an_answer_that_comes_after_a_later_version_changes_nothing() {
 }
 
 #[test]
+fn nothing_brings_back_a_gate_whose_deletion_was_heard_of() {
+    let (mut world, opening) = opening_that_hangs();
+    let written = object(&gate("wave", 1, &[], json!(opening.status)));
+    let now = world.now();
+    world.reconciler.heard(Kind::RolloutGate, Event::Delete(written.clone()), now);
+    world.answer(&opening, Answer::Done(Box::new(written.clone())));
+    assert_eq!(world.reconciler.state().gates.get(&key("wave")), None);
+    world.reconciler.read(7, Kind::RolloutGate, &key("wave"), Ok(Some(written)), now);
+    assert_eq!(world.reconciler.state().gates.get(&key("wave")), None);
+}
+
+#[test]
 fn an_opening_of_which_a_part_lands_after_its_evidence_is_too_old_is_closed_at_once() {
     let (mut world, opening) = opening_that_hangs();
     world.hangs.clear();

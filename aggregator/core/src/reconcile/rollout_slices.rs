@@ -43,7 +43,7 @@ pub(super) fn rows<'s>(
 }
 
 impl HubObject for RolloutSlice {
-    fn read(object: LazyObject) -> Option<Self> {
+    fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let rollout = object.read::<FleetRolloutRef>("fleetRolloutRef").map(|it| it.name);
         let metadata = object.metadata;

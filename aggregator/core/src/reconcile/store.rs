@@ -129,10 +129,7 @@ impl<O: HubObject> Mirror<O> {
         match event {
             Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
-            Event::Delete(object) => {
-                let key = O::read(object).map(|object| object.identity().0.clone());
-                key.map(|key| self.forget(&key)).unwrap_or_default()
-            }
+            Event::Delete(object) => version(&object).map(|gone| self.forget(&gone.key)).unwrap_or_default(),
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
                 BTreeSet::new()
@@ -184,7 +181,7 @@ impl<O: HubObject> Mirror<O> {
     /// Reads what the API server sent. `None` without a name.
     pub(crate) fn read(&self, object: LazyObject) -> Option<O> {
         let known = version(&object).and_then(|version| self.objects.get(&version.key));
-        O::read_anew(object, known)
+        O::read(object, known)
     }
 
     /// Whether this version of an object is known, or a later one.
@@ -251,7 +248,7 @@ impl<O: HubObject> Mirror<O> {
 
 fn version(LazyObject { metadata, .. }: &LazyObject) -> Option<Version> {
     Some(Version {
-        key: Key { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? },
+        key: Key { namespace: metadata.namespace.clone().unwrap_or_default(), name: metadata.name.clone()? },
         uid: metadata.uid.clone().unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
     })

@@ -158,9 +158,12 @@ impl Reconciler {
     fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> (bool, bool) {
         let store = S::store(&self.state);
         let Some(after) = store.read(object) else { return (false, false) };
-        let known = store.get(&after.key).map(|known| known.resource_version.clone());
-        // The watch may have brought a later one already.
-        let is_next = written.is_some_and(|it| known.as_ref() == Some(&it.object.resource_version));
+        // The watch may have told already that it is gone.
+        let Some(known) = store.get(&after.key).map(|known| &known.resource_version) else {
+            return (false, false);
+        };
+        // Or it may have brought a later one.
+        let is_next = written.is_some_and(|it| *known == it.object.resource_version);
         if !is_next && store.has_seen(&after.version()) {
             return (false, false);
         }

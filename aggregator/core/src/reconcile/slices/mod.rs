@@ -40,7 +40,7 @@ pub struct Slice {
 }
 
 impl HubObject for Slice {
-    fn read(object: LazyObject) -> Option<Self> {
+    fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
         let owner = Owner::among(metadata.owner_references).filter(|owner| owner.is_a(Kind::FleetPackage));

@@ -66,9 +66,8 @@ struct Shelf<'a> {
     rows: BTreeMap<&'a str, &'a Evident>,
 }
 
-/// From the slices that there are and what they should say to what is to be done, in this order: what
-/// is made and changed first, so that a cluster that moves is missing at no moment. `taken` knows the
-/// names of all slices in the namespace.
+/// From the slices that there are and what they should say to what is to be done; what is deleted comes last. `taken` knows
+/// the names of all slices in the namespace.
 pub fn plan(old: &[&Slice], taken: impl Fn(&str) -> bool, wanted: &Wanted<'_>) -> Vec<Change> {
     let mut homeless: BTreeMap<&str, &Evident> =
         wanted.rows.iter().map(|it| (it.row.cluster_name.as_str(), it)).collect();
