@@ -107,7 +107,7 @@ async fn slices_of(client: &Client, namespace: &str, package: &LazyObject) -> Re
     let is_own = |slice: &Slice| {
         slice.owner.as_ref().is_some_and(|owner| Some(&owner.uid) == package.metadata.uid.as_ref())
     };
-    write::list(&api, page, |object| Slice::read(object).filter(is_own)).await
+    write::list(&api, page, |object| Slice::read(object, None).filter(is_own)).await
 }
 
 async fn heartbeat(client: &Client, namespace: &str) -> Heartbeat {

@@ -83,7 +83,7 @@ fn slice(generation: i64) -> Slice {
                 "desiredRevision": R2, "appliedRevision": "111111111111", "lastTransitionTime": "2027-01-15T07:58:00Z",
                 "reportedBy": "management-1"},
         ],
-    })))
+    })), None)
     .unwrap()
 }
 
