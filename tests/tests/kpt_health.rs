@@ -168,7 +168,17 @@ impl World {
     async fn applied(&self, what: &str, revision: &str, health: Health) -> Result<()> {
         let healthy = if health == Health::Current { revision } else { "" };
         let state = (ApplyState::Applied, health);
-        self.shows(what, Expected { state, desired: revision, applied: revision, healthy }).await
+        self.shows(what, Expected { state, desired: revision, applied: revision, healthy }).await?;
+        if health != Health::Current {
+            return Ok(());
+        }
+        // The test goes on only when the listener has seen it, too.
+        eventually(SOON, &format!("{what}: heard"), async || {
+            let is_heard = self.listener.truth().said.last() == Some(&Fingerprint::of(revision));
+            ensure!(is_heard || self.listener.task.is_finished(), "not yet");
+            Ok(())
+        })
+        .await
     }
 
     /// It is not: neither is anything healthy.
