@@ -32,7 +32,7 @@ async fn replicas_restarts_and_external_labels_make_no_gate_flap() {
         let b = Prometheus::start(rig, &replica(&cluster.exporter, "b", &backend)).await?;
         let mut options = AggregatorOptions::new(backend.url());
         // Remote write takes its time, and VictoriaMetrics some seconds to show each series that is new.
-        options.settle_delay = "6s";
+        options.settle_delay = "10s";
         let hub = Hub::start_with(rig, &etcd, options).await?;
         cluster.deliver(APP, &revision(1)).await?;
         hub.report(APP, "40s", json!({})).await?;
@@ -57,7 +57,7 @@ async fn replicas_restarts_and_external_labels_make_no_gate_flap() {
         // One replica restarts.
         b.stop();
         b.start_again().await?;
-        holds_for(Duration::from_secs(12), "the gate stays open", async || {
+        holds_for(Duration::from_secs(16), "the gate stays open", async || {
             history.check("the gate stays open", open).await
         })
         .await?;
@@ -71,7 +71,7 @@ async fn replicas_restarts_and_external_labels_make_no_gate_flap() {
         hub.opens("wave-2", SOON).await?;
         hub.closes("wave", "Superseded", SOON).await?;
         let then = hub.history("wave-2").await?;
-        holds_for(Duration::from_secs(6), "no replica brings the old revision back", async || {
+        holds_for(Duration::from_secs(10), "no replica brings the old revision back", async || {
             then.check("no replica brings the old revision back", open).await
         })
         .await
