@@ -169,7 +169,7 @@ pub struct AggregatorOptions {
     /// Base URL of the backend; empty for none.
     pub backend: String,
     /// `--poll-interval`.
-    pub poll_interval: String,
+    pub poll_interval: Duration,
     /// `--settle-delay`.
     pub settle_delay: &'static str,
     /// `--cluster-label`.
@@ -189,7 +189,7 @@ impl AggregatorOptions {
     pub fn new(backend: impl Into<String>) -> Self {
         Self {
             backend: backend.into(),
-            poll_interval: "1s".to_owned(),
+            poll_interval: Duration::from_secs(1),
             settle_delay: "1s",
             cluster_label: "cluster".to_owned(),
             trust: None,
@@ -278,7 +278,8 @@ impl Aggregator {
                 None => args.push("--trust-all"),
             }
         }
-        args.extend(["--poll-interval", &options.poll_interval, "--settle-delay", options.settle_delay]);
+        let poll_interval = format!("{}ms", options.poll_interval.as_millis());
+        args.extend(["--poll-interval", &poll_interval, "--settle-delay", options.settle_delay]);
         args.extend(["--lease-namespace", &options.namespace]);
         args.extend(options.more.iter().map(String::as_str));
         let program = "statusbridge-aggregator";

@@ -7,6 +7,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
 const DIGITS: &str = "111111111111";
@@ -724,7 +725,7 @@ async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
         options.namespace = hub::LEASES.to_owned();
         // The first poll fails at once, the second is far away: what happens now comes from the watch.
-        options.poll_interval = "1h".to_owned();
+        options.poll_interval = Duration::from_secs(3600);
         let aggregator = Aggregator::launch(rig, "aggregator", &account, &options).await?;
         api.apply_object(&gate("wave-1", json!({}))).await?;
         wait_for_open(&api, "wave-1", "False", "FleetPackageNotFound").await?;

@@ -35,7 +35,7 @@ impl Glob {
     /// A name for which this one and another one stand, if there is any.
     pub(crate) fn common(&self, other: &Self) -> Option<String> {
         let [left, right] = [self, other].map(|glob| glob.0.chars().collect::<Vec<char>>());
-        // What follows from each pair of places, from the end to the beginning: the first character that both stand for.
+        // For each pair of places, from the end to the beginning: how a common name goes on from there, if there is one.
         // No way takes a `*` for a character: where such a way is open, one of the first two is.
         let (rows, columns) = (left.len() + 1, right.len() + 1);
         let mut next: Vec<Option<(usize, Option<char>)>> = vec![None; rows * columns];

@@ -18,7 +18,6 @@ use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::conditions::{READY, find};
 use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::calls::CALL_TIMEOUT;
 use statusbridge_core::reconcile::command::{
     Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
 };
@@ -35,8 +34,6 @@ use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::rollouts::placements::Seen;
 use statusbridge_core::reconcile::state::{Rules, State};
 use statusbridge_core::reconcile::store::Event;
-use statusbridge_core::time::Now;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +57,7 @@ use crate::serve::apart::apart;
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
 use crate::serve::states::{gate_state, rollout_state};
+use crate::serve::turns::{Turn, Turns};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
 const PROFILES_AT_ONCE: usize = 256;
@@ -100,26 +98,6 @@ enum Done {
     Beaten(Heartbeat, anyhow::Result<Renewed>),
 }
 
-/// A turn to read objects: it lasts until they are taken in.
-struct Turn {
-    began: Duration,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Turn {
-    async fn wait(reading: Arc<Semaphore>, clock: Clock) -> Self {
-        let _place = reading.acquire_owned().await.ok();
-        Self { began: clock.now().passed, _place }
-    }
-
-    /// What was read, unless it may be otherwise by now: gates open on the strength of it.
-    fn found<T>(&self, found: Result<T, Unreadable>, now: Now) -> Result<T, Unreadable> {
-        found.and_then(|it| {
-            if now.passed.saturating_sub(self.began) < CALL_TIMEOUT { Ok(it) } else { Err(Unreadable) }
-        })
-    }
-}
-
 /// The main loop and all that it has to do with.
 pub struct Controller {
     client: Client,
@@ -134,8 +112,7 @@ pub struct Controller {
     reconciler: Reconciler,
     /// Calls of the hub that are under way. They go on while this loop judges: an answer that has come is not late.
     calls: JoinSet<Done>,
-    /// Turns to read an object before a gate opens.
-    reading: Arc<Semaphore>,
+    turns: Turns,
     /// None while it is given.
     heartbeat: Option<Heartbeat>,
     rounds: Rounds,
@@ -166,8 +143,6 @@ pub struct Controller {
 const PLACED_ANEW: Duration = Duration::from_secs(60);
 /// The same where they could not be written.
 const PLACED_AGAIN: Duration = Duration::from_secs(15);
-/// Objects that are read at the same time before gates open: each may have as many bytes as the API server takes.
-const READ_AT_ONCE: usize = 4;
 
 /// What a controller decides by.
 pub struct Settings {
@@ -203,7 +178,7 @@ impl Controller {
     ) -> anyhow::Result<Self> {
         let Settings { pace, fleet, epoch, discovery, events, lease_namespace } = settings;
         let feeds = Feeds::new(plan(&config.current().feeds)?);
-        let current = config.current();
+        let (current, clock) = (config.current(), Clock::begin());
         let state = State::new(Fleet::new(fleet), current.profiles(), rules(current), epoch);
         let mut reconciler = Reconciler::new(state, Judges::threads()?, discovery.map(Discovery::new));
         reconciler.planned(planned(&feeds), Fleet::new(fleet));
@@ -215,11 +190,11 @@ impl Controller {
             planned: current.feeds.clone(),
             fleet_settings: fleet,
             pace,
-            clock: Clock::begin(),
+            turns: Turns::new(clock.clone()),
+            clock,
             config,
             reconciler,
             calls: JoinSet::new(),
-            reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
             heartbeat: Some(heartbeat),
             rounds: Rounds::default(),
             evaluations: JoinSet::new(),
@@ -349,9 +324,9 @@ impl Controller {
             match command {
                 Command::Write(write) => self.write(write),
                 Command::Read(number, kind, key) => {
-                    let (client, turn) = (self.client.clone(), self.turn());
+                    let (client, turns) = (self.client.clone(), self.turns.clone());
                     self.calls.spawn(async move {
-                        let turn = turn.await;
+                        let turn = turns.next().await;
                         let found = write::read(&client, kind, &key).await.map_err(|error| {
                             warn!(kind = kind.name(), object = %key, %error, "could not be read");
                             Unreadable
@@ -360,9 +335,9 @@ impl Controller {
                     });
                 }
                 Command::List(number, key, listings) => {
-                    let (client, turn) = (self.client.clone(), self.turn());
+                    let (client, turns) = (self.client.clone(), self.turns.clone());
                     self.calls.spawn(async move {
-                        let turn = turn.await;
+                        let turn = turns.next().await;
                         let found = write::heads(&client, &key.namespace, &listings).await.map_err(|error| {
                             warn!(kind = Kind::FleetRollout.name(), object = %key, %error, "what it goes on by could not be read");
                             Unreadable
@@ -423,10 +398,6 @@ impl Controller {
             self.metrics.unclosed(closings);
         }
         self.metrics.queued(self.reconciler.waiting());
-    }
-
-    fn turn(&self) -> impl Future<Output = Turn> + use<> {
-        Turn::wait(self.reading.clone(), self.clock.clone())
     }
 
     fn write(&mut self, write: Box<StatusWrite>) {
@@ -715,27 +686,5 @@ fn usable(kind: Kind, event: Watched) -> Option<Event<LazyObject>> {
             warn!(kind = kind.name(), %error, "watching the hub");
             None
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::at_once(Ok(1), 0, Ok(1))]
-    #[case::in_time(Ok(1), 9_999, Ok(1))]
-    #[case::as_late_as_a_call_that_has_no_answer(Ok(1), 10_000, Err(Unreadable))]
-    #[case::not_at_all(Err(Unreadable), 0, Err(Unreadable))]
-    fn what_was_read_long_ago_is_not_known(
-        #[case] found: Result<u8, Unreadable>,
-        #[case] millis: u64,
-        #[case] expected: Result<u8, Unreadable>,
-    ) {
-        let began = Duration::from_secs(100);
-        let now = Now { wall: 0.0, passed: began + Duration::from_millis(millis) };
-        assert_eq!(Turn { began, _place: None }.found(found, now), expected);
     }
 }

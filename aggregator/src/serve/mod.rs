@@ -9,6 +9,7 @@ pub mod controller;
 pub mod desk;
 pub mod server;
 mod states;
+mod turns;
 mod ui;
 
 pub use commands::{ServeArgs, SweepArgs, crds, serve, sweep};

@@ -17,7 +17,6 @@ async fn hub_with(rig: &Rig, etcd: &Etcd, backend: &str) -> Result<Hub> {
     let text = json!({"clusterProfiles": {"namespace": INVENTORY, "excused": excused}});
     std::fs::write(&config, text.to_string())?;
     let mut options = AggregatorOptions::new(backend);
-    options.poll_interval = "1s".to_owned();
     options.more = vec!["--config".to_owned(), config.display().to_string()];
     Hub::start_with(rig, etcd, options).await
 }

@@ -33,8 +33,7 @@ async fn a_gate_keeps_to_the_clusters_that_it_began_with() {
         let job = ["c0", "c1", "c2"].iter().fold(job(), |job, name| fleet.target(job, name, &[]));
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
         let etcd = Etcd::start(rig).await?;
-        let mut options = AggregatorOptions::new(prometheus.url());
-        options.poll_interval = "1s".to_owned();
+        let options = AggregatorOptions::new(prometheus.url());
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, STALE_AFTER, json!({})).await?;
         let history = hub.history("prod").await?;

@@ -11,6 +11,7 @@ use statusbridge_api::LabelSelector;
 use statusbridge_core::decide::Membership;
 use statusbridge_core::reconcile::profiles::{News, Profiles, Settings};
 use statusbridge_tests::*;
+use std::time::Duration;
 
 /// Namespace of the profiles that count.
 const INVENTORY: &str = "inventory";
@@ -66,13 +67,13 @@ async fn prometheus_of(rig: &Rig, fleet: &FakeFleet, names: &[&str]) -> Result<P
     Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await
 }
 
-async fn hub_with(rig: &Rig, etcd: &Etcd, backend: &str, poll_interval: &str) -> Result<Hub> {
+async fn hub_with(rig: &Rig, etcd: &Etcd, backend: &str, poll_interval: Duration) -> Result<Hub> {
     let config = rig.dir().join("config.yaml");
     let text =
         format!("clusterProfiles: {{namespace: {INVENTORY}, clusterName: {{property: {PROPERTY}}}}}\n");
     std::fs::write(&config, text)?;
     let mut options = AggregatorOptions::new(backend);
-    options.poll_interval = poll_interval.to_owned();
+    options.poll_interval = poll_interval;
     options.more = vec!["--config".to_owned(), config.display().to_string()];
     Hub::start_with(rig, etcd, options).await
 }
@@ -107,7 +108,7 @@ async fn labels_of_profiles_say_which_clusters_count() {
         }
         let prometheus = prometheus_of(rig, &fleet, &["c0", "c1", "c2", "c3"]).await?;
         let etcd = Etcd::start(rig).await?;
-        let hub = hub_with(rig, &etcd, &prometheus.url(), "1s").await?;
+        let hub = hub_with(rig, &etcd, &prometheus.url(), Duration::from_secs(1)).await?;
         let mut spec = production();
         spec["revision"] = json!(revision(1));
         hub.report(APP, STALE_AFTER, spec).await?;
@@ -193,7 +194,7 @@ async fn a_cluster_that_joins_closes_an_open_gate_before_the_next_poll() {
         eventually(SOON, "the cluster was scraped", scraped).await?;
         let etcd = Etcd::start(rig).await?;
         // The first poll comes at once, the second is far away: what happens now comes from watches.
-        let hub = hub_with(rig, &etcd, &prometheus.url(), "1h").await?;
+        let hub = hub_with(rig, &etcd, &prometheus.url(), Duration::from_secs(3600)).await?;
         hub.api.install_crds(&crds::cluster_inventory()?).await?;
         hub.api.ensure_namespace(INVENTORY).await?;
         hub.report(APP, "30m", json!({})).await?;

@@ -21,10 +21,10 @@ const WAVES: [&str; 3] = ["wave-1", "wave-2", "wave-3"];
 
 impl Setup {
     async fn start(rig: &Rig) -> Result<Self> {
-        Self::start_with(rig, "1s", STALE_AFTER).await
+        Self::start_with(rig, Duration::from_secs(1), STALE_AFTER).await
     }
 
-    async fn start_with(rig: &Rig, poll_interval: &str, stale_after: &str) -> Result<Self> {
+    async fn start_with(rig: &Rig, poll_interval: Duration, stale_after: &str) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
@@ -40,7 +40,7 @@ impl Setup {
         .await?;
         let etcd = Etcd::start(rig).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.poll_interval = poll_interval.to_owned();
+        options.poll_interval = poll_interval;
         options.more = vec!["--backend-timeout".to_owned(), "2s".to_owned()];
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, stale_after, json!({})).await?;
@@ -206,7 +206,7 @@ async fn waves_open_in_order_and_close_in_cascade() {
 #[tokio::test]
 async fn a_change_reaches_all_that_depend_on_it_without_a_poll() {
     run("e2e-waves-at-once", async |rig| {
-        let setup = Setup::start_with(rig, "1h", "2h").await?;
+        let setup = Setup::start_with(rig, Duration::from_secs(3600), "2h").await?;
         let hub = &setup.hub;
         for (wave, cluster, others) in
             [("wave-3", "c3", &["wave-2"][..]), ("wave-2", "c2", &["wave-1"]), ("wave-1", "c1", &[])]

@@ -115,27 +115,22 @@ impl HubObject for FreezeObject {
     fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let spec = spec::<RolloutFreezeSpec>(&object);
         let metadata = object.metadata;
-        let name = metadata.name?;
+        let Version { key, uid, resource_version } = Version::of(&metadata)?;
         let freeze = match spec {
             Ok(spec) => Freeze {
-                name: name.clone(),
+                name: key.name.clone(),
                 reason: spec.reason,
                 from: spec.from.as_ref().map(unix),
                 until: unix(&spec.until),
             },
             Err(error) => Freeze {
-                name: name.clone(),
+                name: key.name.clone(),
                 reason: format!("what it says cannot be used: {error}"),
                 from: None,
                 until: Seconds::INFINITY,
             },
         };
-        Some(Self {
-            key: Key { namespace: metadata.namespace.unwrap_or_default(), name },
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            freeze,
-        })
+        Some(Self { key, uid, resource_version, freeze })
     }
 
     fn identity(&self) -> (&Key, &str, &str) {
@@ -165,19 +160,14 @@ impl HubObject for ApprovalObject {
     fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let spec = spec::<RolloutApprovalSpec>(&object).ok();
         let metadata = object.metadata;
-        let name = metadata.name?;
+        let Version { key, uid, resource_version } = Version::of(&metadata)?;
         let at: Option<Time> = metadata.creation_timestamp;
         let given = spec.filter(|_| metadata.deletion_timestamp.is_none()).map(|spec| Given {
             gate: spec.gate_ref.name,
             revision: spec.revision,
-            approved: Approved { name: name.clone(), user: spec.by.user, at },
+            approved: Approved { name: key.name.clone(), user: spec.by.user, at },
         });
-        Some(Self {
-            key: Key { namespace: metadata.namespace.unwrap_or_default(), name },
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            given: given.filter(|given| !given.revision.is_empty()),
-        })
+        Some(Self { key, uid, resource_version, given: given.filter(|given| !given.revision.is_empty()) })
     }
 
     fn identity(&self) -> (&Key, &str, &str) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube_core::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use statusbridge_api::{
@@ -104,6 +104,16 @@ pub struct Version {
     pub resource_version: String,
 }
 
+impl Version {
+    /// That of the object that this is the metadata of. `None` without a name.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let ObjectMeta { namespace, uid, resource_version, .. } = metadata;
+        let key = Key { namespace: text(namespace), name: metadata.name.clone()? };
+        Some(Self { key, uid: text(uid), resource_version: text(resource_version) })
+    }
+}
+
 /// The object that controls another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
@@ -150,8 +160,8 @@ pub struct Object<S, T> {
     pub owner: Option<Owner>,
     /// Whether it was deleted, and is there only for what somebody else has to do first.
     pub is_going: bool,
-    /// The same for the very same spec of the very same object, whatever its version, and for nothing else. It means
-    /// nothing to another process: whoever writes specs must not know how to make two with the same.
+    /// The same for the very same spec of the very same object, whatever its version, and for nothing else. Each process
+    /// computes others, so that nobody can write two specs that have the same.
     pub terms: u64,
     /// The spec, or why it cannot be read. It is shared by all versions of the object that have the same.
     pub spec: Result<Arc<S>, String>,
@@ -182,50 +192,10 @@ impl<S, T> Object<S, T> {
     }
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
-    /// Reads what the API server sent. `None` without a name.
+impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Object<S, T> {
+    /// Reads what the API server sent, where nothing was known of the object. `None` without a name.
     pub fn read(object: LazyObject) -> Option<Self> {
-        Self::read_over(object, None)
-    }
-
-    /// The same, where this was known of it: a spec may name ten thousand clusters, and comes with each write of the status.
-    fn read_over(object: LazyObject, known: Option<&Self>) -> Option<Self> {
-        static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let LazyObject { metadata, .. } = &object;
-        let terms =
-            HASHES.hash_one((&metadata.uid, metadata.generation, object.text("spec"), object.text(REFUSED)));
-        let spec = match known.filter(|known| known.terms == terms) {
-            Some(known) => known.spec.clone(),
-            None => spec(&object),
-        };
-        let status = object.read("status").ok();
-        let metadata = object.metadata;
-        Some(Self {
-            terms,
-            key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            generation: metadata.generation.unwrap_or_default(),
-            labels: metadata.labels.unwrap_or_default(),
-            annotations: metadata.annotations.unwrap_or_default(),
-            created: metadata.creation_timestamp,
-            owner: Owner::among(metadata.owner_references),
-            is_going: metadata.deletion_timestamp.is_some(),
-            spec,
-            status,
-            sent: Vec::new(),
-        })
-    }
-}
-
-fn spec<S: DeserializeOwned>(object: &LazyObject) -> Result<Arc<S>, String> {
-    let refused = object.read::<Option<String>>(REFUSED).ok().flatten();
-    match (refused, object.text("spec").len()) {
-        (Some(why), _) => Err(why),
-        (None, bytes) if bytes > MOST_SPEC => {
-            Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
-        }
-        _ => object.read("spec").map(Arc::new).map_err(|error| error.to_string()),
+        HubObject::read(object, None)
     }
 }
 
@@ -254,8 +224,33 @@ pub trait HubObject: Sized {
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S, T> {
+    /// A spec may name ten thousand clusters, and comes with each write of the status: one that is known is not read again.
     fn read(object: LazyObject, known: Option<&Self>) -> Option<Self> {
-        Self::read_over(object, known)
+        static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let metadata = &object.metadata;
+        let Version { key, uid, resource_version } = Version::of(metadata)?;
+        let terms = HASHES.hash_one((&uid, metadata.generation, object.text("spec"), object.text(REFUSED)));
+        let spec = match known.filter(|known| known.terms == terms) {
+            Some(known) => known.spec.clone(),
+            None => spec(&object),
+        };
+        let status = object.read("status").ok();
+        let metadata = object.metadata;
+        Some(Self {
+            terms,
+            key,
+            uid,
+            resource_version,
+            generation: metadata.generation.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            created: metadata.creation_timestamp,
+            owner: Owner::among(metadata.owner_references),
+            is_going: metadata.deletion_timestamp.is_some(),
+            spec,
+            status,
+            sent: Vec::new(),
+        })
     }
 
     /// Who may write a status might claim what decides later: that a gate was open once, how far a stage has come.
@@ -295,6 +290,17 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S
 
     fn belongs_to(&self) -> Option<Key> {
         self.owner.as_ref().filter(|it| it.is_a(Kind::FleetRollout)).map(|it| self.key.beside(&it.name))
+    }
+}
+
+fn spec<S: DeserializeOwned>(object: &LazyObject) -> Result<Arc<S>, String> {
+    let refused = object.read::<Option<String>>(REFUSED).ok().flatten();
+    match (refused, object.text("spec").len()) {
+        (Some(why), _) => Err(why),
+        (None, bytes) if bytes > MOST_SPEC => {
+            Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
+        }
+        _ => object.read("spec").map(Arc::new).map_err(|error| error.to_string()),
     }
 }
 

@@ -97,7 +97,7 @@ impl Reconciler {
         }
     }
 
-    /// What is to be done since this was asked before. None waits for another.
+    /// What came up since this was asked before. The caller may do it in any order, and all at once.
     pub fn commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
     }
@@ -329,11 +329,10 @@ impl Reconciler {
             Kind::FleetPackage => self.state.packages.get(key).is_some(),
             Kind::RolloutGate => self.state.gates.get(key).is_some(),
             Kind::FleetRollout => self.state.rollouts.get(key).is_some(),
-            // These are not read one by one.
-            Kind::FleetPackageSlice
-            | Kind::FleetRolloutSlice
-            | Kind::RolloutFreeze
-            | Kind::RolloutApproval => false,
+            Kind::FleetPackageSlice => self.state.slices.get(key).is_some(),
+            Kind::FleetRolloutSlice => self.state.rollout_slices.get(key).is_some(),
+            // Only their watches tell of them.
+            Kind::RolloutFreeze | Kind::RolloutApproval => false,
         }
     }
 

@@ -6,7 +6,7 @@ use statusbridge_api::FleetRolloutSlice;
 use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FleetRolloutRef};
 
 use super::lazy_object::LazyObject;
-use super::object::{HubObject, Key};
+use super::object::{HubObject, Key, Version};
 use super::store::Mirror;
 
 /// All slices of the hub.
@@ -47,13 +47,8 @@ impl HubObject for RolloutSlice {
         let content = serde_json::from_value(object.values()).ok();
         let rollout = object.read::<FleetRolloutRef>("fleetRolloutRef").map(|it| it.name);
         let metadata = object.metadata;
-        Some(Self {
-            key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            rollout: rollout.unwrap_or_default(),
-            content,
-        })
+        let Version { key, uid, resource_version } = Version::of(&metadata)?;
+        Some(Self { key, uid, resource_version, rollout: rollout.unwrap_or_default(), content })
     }
 
     fn identity(&self) -> (&Key, &str, &str) {

@@ -129,7 +129,9 @@ impl<O: HubObject> Mirror<O> {
         match event {
             Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
-            Event::Delete(object) => version(&object).map(|gone| self.forget(&gone.key)).unwrap_or_default(),
+            Event::Delete(object) => {
+                Version::of(&object.metadata).map(|gone| self.forget(&gone.key)).unwrap_or_default()
+            }
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
                 BTreeSet::new()
@@ -175,12 +177,12 @@ impl<O: HubObject> Mirror<O> {
 
     /// An event of our own last write, or from before it, says nothing new.
     fn knows(&self, object: &LazyObject) -> bool {
-        version(object).is_some_and(|version| self.has_seen(&version))
+        Version::of(&object.metadata).is_some_and(|version| self.has_seen(&version))
     }
 
     /// Reads what the API server sent. `None` without a name.
     pub(crate) fn read(&self, object: LazyObject) -> Option<O> {
-        let known = version(&object).and_then(|version| self.objects.get(&version.key));
+        let known = Version::of(&object.metadata).and_then(|version| self.objects.get(&version.key));
         O::read(object, known)
     }
 
@@ -244,14 +246,6 @@ impl<O: HubObject> Mirror<O> {
         self.leave(object.belongs_to(), &key);
         [key].into()
     }
-}
-
-fn version(LazyObject { metadata, .. }: &LazyObject) -> Option<Version> {
-    Some(Version {
-        key: Key { namespace: metadata.namespace.clone().unwrap_or_default(), name: metadata.name.clone()? },
-        uid: metadata.uid.clone().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-    })
 }
 
 /// 1 if somebody else wrote the status of an object, of which this was known before.

@@ -140,11 +140,7 @@ fn read(api: PlacementApi, object: &DynamicObject) -> Option<Decision> {
     Some(Decision {
         set: metadata.labels.as_ref().and_then(|labels| labels.get(label)).cloned().unwrap_or_default(),
         placed: rows.into_iter().flatten().filter_map(placed).collect(),
-        version: Version {
-            key: Key { namespace: namespace.clone(), name: metadata.name.clone()? },
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        },
+        version: Version::of(metadata)?,
     })
 }
 

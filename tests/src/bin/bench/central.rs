@@ -27,7 +27,7 @@ const STARTS: usize = 3;
 const SCRAPES: u32 = 20;
 /// Between two scrapes of Prometheus, and between two polls.
 const INTERVAL: Duration = Duration::from_secs(15);
-const POLL_INTERVAL: &str = "15s";
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Polls that are measured while nothing changes.
 const QUIET: u32 = 4;
 /// Clusters that change at once.
@@ -170,7 +170,7 @@ pub(crate) async fn measure(rig: &Rig, packages: usize) -> Result<String> {
     }
     Ok(format!(
         "{packages} Applications of one Argo CD ({bytes} bytes each as JSON), {EACH} in each of {} clusters, scraped by a real \
-         Prometheus and polled every {POLL_INTERVAL}. {machine}. A plain paged LIST of them takes {}.\n\n| | |\n|---|---|\n{}",
+         Prometheus and polled every {POLL_INTERVAL:?}. {machine}. A plain paged LIST of them takes {}.\n\n| | |\n|---|---|\n{}",
         packages / EACH,
         millis(list.as_secs_f64()),
         table.0,
@@ -225,7 +225,7 @@ async fn of_aggregator(
     table: &mut Table,
 ) -> Result<()> {
     let options = AggregatorOptions {
-        poll_interval: POLL_INTERVAL.to_owned(),
+        poll_interval: POLL_INTERVAL,
         settle_delay: "5s",
         more: ["--backend-timeout", "60s"].map(str::to_owned).to_vec(),
         ..AggregatorOptions::new(prometheus.url())

@@ -13,8 +13,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time between two polls, unless `POLL` says otherwise.
-pub(crate) const POLL_SECONDS: u64 = 15;
 /// How far behind the present the backend is asked.
 pub(crate) const SETTLE_DELAY: &str = "5s";
 /// Clusters of the first wave.
@@ -22,9 +20,9 @@ const CANARIES: usize = 10;
 /// Objects made at the same time.
 const WRITERS: usize = 16;
 
-/// `--poll-interval` of the aggregator.
-pub(crate) fn poll_interval() -> Result<String> {
-    Ok(format!("{}s", number("POLL", POLL_SECONDS)?))
+/// Time between two polls.
+pub(crate) fn poll_interval() -> Result<Duration> {
+    Ok(Duration::from_secs(number("POLL", 15)?))
 }
 
 /// The hub.

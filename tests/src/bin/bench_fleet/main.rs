@@ -22,7 +22,7 @@ use anyhow::{Result, bail, ensure};
 use backend::Backend;
 use figures::{Figures, Run};
 use generated::{Generated, Millis};
-use hub::POLL_SECONDS;
+use hub::poll_interval;
 use statusbridge_tests::bench::{number, say, setting};
 use statusbridge_tests::{Rig, bench, own_program, usage};
 use std::process::ExitCode;
@@ -98,7 +98,7 @@ impl Part {
             fleet_packages,
             wave: number("WAVE", 1_000)?,
             waves: number("TIMES", 1)?.clamp(1, fleet_packages - 1),
-            poll: Duration::from_secs(number("POLL", POLL_SECONDS)?),
+            poll: poll_interval()?,
             quiet: number("QUIET", 8)? as u64,
             stale_after,
             rollouts: (number("ROLLOUTS", 0)?.min(packages - 2), number("WAVES", 100)?.clamp(1, 100)),

@@ -67,7 +67,7 @@ impl World {
         let to_prometheus = FaultProxy::start(rig, prometheus.address()).await?;
         let to_hub = FaultProxy::start(rig, api.address()).await?;
         let options = AggregatorOptions {
-            poll_interval: "15s".to_owned(),
+            poll_interval: Duration::from_secs(15),
             settle_delay: "5s",
             namespace: hub::LEASES.to_owned(),
             more: vec!["--serve-fleet".to_owned()],

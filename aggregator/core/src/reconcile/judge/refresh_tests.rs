@@ -8,7 +8,7 @@ use statusbridge_api::common::ClusterSet;
 use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
 
 use super::*;
-use crate::decide::only_refreshes;
+use crate::decide::{Evidence, only_refreshes};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::object::Object;
 use crate::reconcile::store::{Event, Packages};
@@ -27,7 +27,7 @@ fn fleet(at: Seconds) -> Fleet {
 fn object<S, T>(kind: &str, spec: Value, status: Option<&Value>) -> Object<S, T>
 where
     S: serde::de::DeserializeOwned,
-    T: serde::de::DeserializeOwned,
+    T: serde::de::DeserializeOwned + Evidence,
 {
     let object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,

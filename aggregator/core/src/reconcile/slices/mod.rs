@@ -14,7 +14,7 @@ mod plan;
 pub use plan::{Change, Wanted, plan};
 
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::object::{HubObject, Key, Kind, Owner};
+use crate::reconcile::object::{HubObject, Key, Kind, Owner, Version};
 use crate::reconcile::store::Mirror;
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
@@ -43,11 +43,12 @@ impl HubObject for Slice {
     fn read(object: LazyObject, _: Option<&Self>) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
+        let Version { key, uid, resource_version } = Version::of(&metadata)?;
         let owner = Owner::among(metadata.owner_references).filter(|owner| owner.is_a(Kind::FleetPackage));
         Some(Self {
-            key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
+            key,
+            uid,
+            resource_version,
             owner,
             label: metadata.labels.unwrap_or_default().remove(FLEET_PACKAGE_LABEL),
             content,

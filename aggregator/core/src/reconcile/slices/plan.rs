@@ -66,8 +66,8 @@ struct Shelf<'a> {
     rows: BTreeMap<&'a str, &'a Evident>,
 }
 
-/// From the slices that there are and what they should say to what is to be done; what is deleted comes last. `taken` knows
-/// the names of all slices in the namespace.
+/// What to do with the slices that there are so that they say what they should; deletions come last. `taken` knows the names
+/// of all slices in the namespace.
 pub fn plan(old: &[&Slice], taken: impl Fn(&str) -> bool, wanted: &Wanted<'_>) -> Vec<Change> {
     let mut homeless: BTreeMap<&str, &Evident> =
         wanted.rows.iter().map(|it| (it.row.cluster_name.as_str(), it)).collect();

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use crate::generated::Generated;
-use crate::hub::{Account, Hub, POLL_SECONDS, Running};
+use crate::hub::{Account, Hub, Running, poll_interval};
 use anyhow::{Result, ensure};
 use statusbridge_tests::Rig;
 use statusbridge_tests::bench::say;
@@ -72,7 +72,7 @@ pub(super) async fn measure(
     running.polls(2).await?;
     tokio::time::sleep(AFTER_A_POLL).await;
     let before = moment(&running, engine).await?;
-    tokio::time::sleep(Duration::from_secs(POLL_SECONDS * polls)).await;
+    tokio::time::sleep(poll_interval()? * polls as u32).await;
     let after = moment(&running, engine).await?;
     let done = after.account.polls - before.account.polls;
     ensure!(done > 0 && after.account.verified == all, "not all is verified: {:?}", after.account);
